@@ -71,7 +71,7 @@ func (b *Builder) Cover(log string, s Span) {
 }
 
 // Word adds a word of the line that was begun last, with its place in it; a
-// negative place is none. Places do not descend within a line.
+// negative place is none.
 func (b *Builder) Word(word []byte, place int) {
 	if len(word) == 0 || len(word) > MaxKeyBytes || len(b.lines) == 0 {
 		b.fail("word %.40q: empty, too long, or of no line", word)
@@ -84,9 +84,9 @@ func (b *Builder) Word(word []byte, place int) {
 	case place < 0:
 		b.uses = append(b.uses, n<<8|placeNone)
 		return
-	case d < 0 || uint64(place) >= uint64(noPlace):
-		b.fail("word %.40q: place %d behind %d", word, place, b.place)
-	case d <= placeFar:
+	case uint64(place) >= uint64(noPlace):
+		b.fail("word %.40q: place %d", word, place)
+	case d >= 0 && d <= placeFar:
 		b.uses = append(b.uses, n<<8|uint32(d))
 	default:
 		b.uses = append(b.uses, n<<8|placeAway, uint32(place))
@@ -272,9 +272,13 @@ func encodeUses(lists *listWriter, value []byte, word []byte, uses []uint64, lin
 		number := uses[i] >> 32
 		places = places[:0]
 		for ; i < len(uses) && uses[i]>>32 == number; i++ {
-			if p := uint32(uses[i]); p != noPlace && (len(places) == 0 || places[len(places)-1] != p) {
+			if p := uint32(uses[i]); p != noPlace {
 				places = append(places, p)
 			}
+		}
+		if len(places) > 1 {
+			slices.Sort(places)
+			places = slices.Compact(places)
 		}
 		single := false
 		if lists.places {

@@ -41,7 +41,7 @@ func everything(t *testing.T, b blocks) {
 		{All: [][]tidemark.Term{word("w000", false), word("w001", false)}, None: word("w0ff", true)},
 		{All: [][]tidemark.Term{word("w", true)}, Since: 1},
 		{All: [][]tidemark.Term{word("w0f", true)}, Before: &segment.Line{Log: "session 0005", At: 500_000_000}},
-		{Phrases: [][]segment.Step{{{Term: word("w000", false)[0]}, {Term: word("w00", true)[0], At: 1}}}},
+		{Phrases: [][]tidemark.Step{{{Term: word("w000", false)[0]}, {Term: word("w00", true)[0], Place: 1}}}},
 	} {
 		n := 0
 		for hit, err := range segment.Search(t.Context(), []*segment.Reader{r}, q) {

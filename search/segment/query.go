@@ -15,16 +15,10 @@ import (
 type Query struct {
 	All     [][]tidemark.Term
 	None    []tidemark.Term
-	Phrases [][]Step
+	Phrases [][]tidemark.Step
 
 	Before *Line // only lines before it, in the order of Line.Compare
 	Since  int64 // only lines of that time, as in Line.At, or later; 0: all
-}
-
-// Step is a word of a phrase, with its place behind that of the first word.
-type Step struct {
-	Term tidemark.Term
-	At   int
 }
 
 // Hit is a line that was found. Unless it is Sure, the places of some word of a
@@ -233,7 +227,7 @@ func (s *stream) plan(found map[tidemark.Term]*meaning) bool {
 			if m.empty() {
 				return false
 			}
-			step := phraseStep{at: int64(st.At), unknown: m.marks != nil}
+			step := phraseStep{at: int64(st.Place), unknown: m.marks != nil}
 			var sources []source
 			if m.marks != nil {
 				sources = append(sources, m.marks)

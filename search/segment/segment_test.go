@@ -93,11 +93,11 @@ func (d doc) has(t tidemark.Term) bool {
 	return slices.ContainsFunc(d.words, is) || slices.ContainsFunc(d.parts, is)
 }
 
-func (d doc) hasPhrase(steps []segment.Step) bool {
+func (d doc) hasPhrase(steps []tidemark.Step) bool {
 	for start := range d.words {
 		all := true
 		for _, s := range steps {
-			at := start + s.At
+			at := start + s.Place
 			all = all && at < len(d.words) && (d.words[at] == s.Term.Word || s.Term.Prefix && strings.HasPrefix(d.words[at], s.Term.Word))
 		}
 		if all {
@@ -198,11 +198,11 @@ var someQuery = rapid.Custom(func(t *rapid.T) segment.Query {
 		Since: int64(rapid.SampledFrom([]int{0, 0, 0, 7, 30, 70}).Draw(t, "since")),
 	}
 	if len(q.All) == 0 || rapid.Bool().Draw(t, "phrase") {
-		var steps []segment.Step
+		var steps []tidemark.Step
 		at := 0
 		for range rapid.IntRange(1, 3).Draw(t, "steps") {
 			w := rapid.SampledFrom([]string{"a", "ab", "abc", "b", "ba", "c", "cc"}).Draw(t, "step")
-			steps = append(steps, segment.Step{Term: tidemark.Term{Word: w}, At: at})
+			steps = append(steps, tidemark.Step{Term: tidemark.Term{Word: w}, Place: at})
 			at += rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "gap")
 		}
 		steps[len(steps)-1].Term.Prefix = rapid.Bool().Draw(t, "begins")
@@ -317,9 +317,9 @@ func TestALargeSegmentFindsWhatLookingAtEveryLineFinds(t *testing.T) {
 	}
 	whole := open(t, b)
 	word := func(rank int) tidemark.Term { return tidemark.Term{Word: fmt.Sprintf("w%03x", rank)} }
-	phrase := func(ranks ...int) (steps []segment.Step) {
+	phrase := func(ranks ...int) (steps []tidemark.Step) {
 		for i, r := range ranks {
-			steps = append(steps, segment.Step{Term: word(r), At: i})
+			steps = append(steps, tidemark.Step{Term: word(r), Place: i})
 		}
 		return steps
 	}
@@ -336,12 +336,12 @@ func TestALargeSegmentFindsWhatLookingAtEveryLineFinds(t *testing.T) {
 		{All: [][]tidemark.Term{{{Word: "w2b", Prefix: true}}}, Before: &middle},
 		{All: [][]tidemark.Term{{{Word: "x", Prefix: true}}}},
 		{All: [][]tidemark.Term{{{Word: "\xff\xff"}}}},
-		{Phrases: [][]segment.Step{phrase(0, 1)}},
-		{Phrases: [][]segment.Step{phrase(2, 0, 1)}, Since: docs[7].At},
-		{Phrases: [][]segment.Step{phrase(0, 2500)}},
-		{Phrases: [][]segment.Step{phrase(0, 2), phrase(1, 1)}},
-		{Phrases: [][]segment.Step{begins}},
-		{Phrases: [][]segment.Step{{{Term: tidemark.Term{Word: "w", Prefix: true}}}}, All: [][]tidemark.Term{{word(60)}}},
+		{Phrases: [][]tidemark.Step{phrase(0, 1)}},
+		{Phrases: [][]tidemark.Step{phrase(2, 0, 1)}, Since: docs[7].At},
+		{Phrases: [][]tidemark.Step{phrase(0, 2500)}},
+		{Phrases: [][]tidemark.Step{phrase(0, 2), phrase(1, 1)}},
+		{Phrases: [][]tidemark.Step{begins}},
+		{Phrases: [][]tidemark.Step{{{Term: tidemark.Term{Word: "w", Prefix: true}}}}, All: [][]tidemark.Term{{word(60)}}},
 	} {
 		for _, segments := range [][]*segment.Reader{readers, {whole}} {
 			found, n := verified(t, docs, q, segment.Search(t.Context(), segments, q))
@@ -456,7 +456,7 @@ func TestWhatNoSegmentCanHaveIsRefused(t *testing.T) {
 		"a word before any line": func(b *segment.Builder) { b.Word([]byte("w"), 0) },
 		"an empty word":          func(b *segment.Builder) { b.Line(line); b.Word(nil, 0) },
 		"a long word":            func(b *segment.Builder) { b.Line(line); b.Word(make([]byte, segment.MaxKeyBytes+1), 0) },
-		"places that descend":    func(b *segment.Builder) { b.Line(line); b.Word([]byte("w"), 5); b.Word([]byte("w"), 4) },
+		"a place too far":        func(b *segment.Builder) { b.Line(line); b.Word([]byte("w"), 1<<32) },
 		"a line twice":           func(b *segment.Builder) { b.Line(line); b.Line(line) },
 		"a log without a name":   func(b *segment.Builder) { b.Line(segment.Line{Seq: 1}) },
 		"line 0":                 func(b *segment.Builder) { b.Line(segment.Line{Log: "s"}) },
@@ -485,7 +485,7 @@ func TestALineFullOfOneWordIsFoundByAPhrase(t *testing.T) {
 	d.words = append(d.words, "end")
 	docs := []doc{d, {Line: segment.Line{Log: "s", Seq: 2, At: 2}, words: []string{"ha", "no", "end"}}}
 	r := open(t, build(t, docs))
-	q := segment.Query{Phrases: [][]segment.Step{{{Term: tidemark.Term{Word: "ha"}}, {Term: tidemark.Term{Word: "end"}, At: 1}}}}
+	q := segment.Query{Phrases: [][]tidemark.Step{{{Term: tidemark.Term{Word: "ha"}}, {Term: tidemark.Term{Word: "end"}, Place: 1}}}}
 	found, opened := verified(t, docs, q, segment.Search(t.Context(), []*segment.Reader{r}, q))
 	if !slices.Equal(found, naive(docs, q)) || opened != 1 {
 		t.Errorf("found %v, opened %d, want line 1, opened", found, opened)
