@@ -77,6 +77,9 @@ func (b *Builder) Word(word []byte, place int) {
 		b.fail("word %.40q: empty, too long, or of no line", word)
 		return
 	}
+	if len(b.uses)+2 > cap(b.uses) {
+		b.uses = slices.Grow(b.uses, max(len(b.uses), 1<<14))
+	}
 	n := b.words.number(word)
 	switch d := place - b.place; {
 	case n >= maxWords:

@@ -68,18 +68,17 @@ func (t *tableWriter) flush() error {
 // tableBlock returns the number of the block that has a line.
 func (r *Reader) tableBlock(line uint32) int64 { return r.tableFirst + int64(line/tableLines) }
 
-// parseTable reads a block of the table.
-func (r *Reader) parseTable(number int64, block []byte) ([]ref, error) {
+// parseTable appends the lines of a block of the table.
+func (r *Reader) parseTable(refs []ref, number int64, block []byte) ([]ref, error) {
 	want := min(tableLines, int(r.lines-(number-r.tableFirst)*tableLines))
 	s := scan{rest: block}
 	if s.byte() != lineBlock {
 		return nil, corrupt(number, "no block of lines")
 	}
-	refs := make([]ref, 0, want)
 	var last ref
-	for range want {
+	for i := range want {
 		l := ref{at: last.at + s.int(), log: last.log + s.int(), seq: last.seq + 1 + s.int()}
-		if l.log < 0 || l.log >= r.logs || len(refs) > 0 && l.at < last.at {
+		if l.log < 0 || l.log >= r.logs || i > 0 && l.at < last.at {
 			s.fail()
 		}
 		refs, last = append(refs, l), l
@@ -102,15 +101,18 @@ func (r *Reader) refs(ctx context.Context, numbers []uint32) ([]ref, error) {
 	if err != nil {
 		return nil, err
 	}
-	tables := make(map[int64][]ref, len(blocks))
+	found := make([]ref, len(numbers))
+	var room [tableLines]ref
 	for i, number := range blocks {
-		if tables[number], err = r.parseTable(number, got[i]); err != nil {
+		table, err := r.parseTable(room[:0], number, got[i])
+		if err != nil {
 			return nil, err
 		}
-	}
-	found := make([]ref, len(numbers))
-	for i, n := range numbers {
-		found[i] = tables[r.tableBlock(n)][n%tableLines]
+		for j, n := range numbers {
+			if r.tableBlock(n) == number {
+				found[j] = table[n%tableLines]
+			}
+		}
 	}
 	return found, nil
 }

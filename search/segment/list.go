@@ -9,13 +9,14 @@ import "math/bits"
 //	bytes of places (where the word has them), numbers, places
 //
 // Numbers are differences to the one before, at least 1; the first number of a
-// list is a difference to −1. Places are, first, a bit for each line that says
+// list is a difference to −1. They are written by appendRice, or, in a chunk of fewer than
+// riceFrom lines, as they are. Places are, first, a bit for each line that says
 // that it has exactly one; then for each line that place, or else a code and the
 // places: 0 not known, 1 none, n+1 for n of them. A place behind another is the
 // difference to it.
 //
 // The value of a word begins with count << 2 | external << 1 | places. A short
-// list follows it; one of at most chunkLines lines is a single chunk without its
+// list follows it; one of fewer than riceFrom lines is a single chunk without its
 // header. A long list is in rows, blocks of chunks that begin with the last number
 // before them + 1, one behind the other: how many, the first, how many blocks of
 // skips. Skips are the last number of each row, as differences. Few of them follow at
@@ -58,10 +59,11 @@ type listWriter struct {
 	w      *writer
 	places bool // whether the list under way keeps places
 
-	count, in int    // lines of the list, of the chunk under way
-	last      int64  // number added last
-	before    int64  // last number before the chunk
-	numbers   []byte // of the chunk
+	count, in int   // lines of the list, of the chunk under way
+	last      int64 // number added last
+	before    int64 // last number before the chunk
+	numbers   [chunkLines]uint32
+	encoded   []byte // numbers of the chunk that has ended
 	single    [chunkLines / 8]byte
 	where     []byte // places of the chunk
 	chunks    []byte // whole chunks that are in no row yet
@@ -78,19 +80,19 @@ type listWriter struct {
 func (l *listWriter) begin(places bool) {
 	l.places = places
 	l.count, l.in, l.last, l.before, l.beforeRow = 0, 0, -1, -1, -1
-	l.numbers, l.where, l.chunks, l.headless = l.numbers[:0], l.where[:0], l.chunks[:0], 0
+	l.where, l.chunks, l.headless = l.where[:0], l.chunks[:0], 0
 	l.rows, l.firstRow, l.rowEnds, l.lastEnd = 0, 0, l.rowEnds[:0], -1
 	l.single = [chunkLines / 8]byte{}
 }
 
 // add appends a number, with its places as encodePlaces has made them.
 func (l *listWriter) add(number int64, single bool, where []byte) error {
-	if l.in == chunkLines || l.in > 0 && len(l.numbers)+len(l.where)+len(where) > chunkBytes {
+	if l.in == chunkLines || l.in > 0 && len(l.where)+len(where) > chunkBytes {
 		if err := l.chunk(); err != nil {
 			return err
 		}
 	}
-	l.numbers = appendUint(l.numbers, uint64(number-l.last))
+	l.numbers[l.in] = uint32(number)
 	if l.places {
 		if single {
 			l.single[l.in>>3] |= 1 << (l.in & 7)
@@ -105,11 +107,20 @@ func (l *listWriter) add(number int64, single bool, where []byte) error {
 
 // chunk ends the chunk under way, and the row when it is full.
 func (l *listWriter) chunk() error {
+	if l.in < riceFrom {
+		l.encoded = l.encoded[:0]
+		for i, last := 0, l.before; i < l.in; i++ {
+			l.encoded = appendUint(l.encoded, uint64(int64(l.numbers[i])-last))
+			last = int64(l.numbers[i])
+		}
+	} else {
+		l.encoded = appendRice(l.encoded[:0], l.numbers[:l.in], l.before)
+	}
 	flags := (l.in + 7) / 8
 	at := len(l.chunks)
 	l.chunks = appendUint(l.chunks, uint64(l.in))
 	l.chunks = appendUint(l.chunks, uint64(l.last-l.before))
-	l.chunks = appendUint(l.chunks, uint64(len(l.numbers)))
+	l.chunks = appendUint(l.chunks, uint64(len(l.encoded)))
 	if l.places {
 		l.chunks = appendUint(l.chunks, uint64(flags+len(l.where)))
 	}
@@ -117,15 +128,15 @@ func (l *listWriter) chunk() error {
 	if at == 0 {
 		l.headless = header
 	}
-	size := header + len(l.numbers)
-	l.chunks = append(l.chunks, l.numbers...)
+	size := header + len(l.encoded)
+	l.chunks = append(l.chunks, l.encoded...)
 	if l.places {
 		size += flags + len(l.where)
 		l.chunks = append(l.chunks, l.single[:flags]...)
 		l.chunks = append(l.chunks, l.where...)
 	}
 	before := l.before
-	l.in, l.before, l.numbers, l.where, l.single = 0, l.last, l.numbers[:0], l.where[:0], [chunkLines / 8]byte{}
+	l.in, l.before, l.where, l.single = 0, l.last, l.where[:0], [chunkLines / 8]byte{}
 	// The chunk that does not fit any more begins the next row.
 	if len(l.chunks)+12 > MaxBlockBytes {
 		if err := l.row(l.chunks[:at], before); err != nil {
@@ -165,7 +176,7 @@ func (l *listWriter) finish(b []byte) ([]byte, error) {
 	}
 	if l.rows == 0 && len(l.chunks) <= maxInline {
 		chunks := l.chunks
-		if l.count <= chunkLines {
+		if l.count < riceFrom {
 			chunks = chunks[l.headless:]
 		}
 		return append(appendUint(b, head), chunks...), nil
@@ -227,7 +238,7 @@ func (r *Reader) parseList(number int64, value []byte) (list, error) {
 	head := s.upTo(uint64(r.lines)<<2 | 3)
 	l := list{count: int(head >> 2), places: head&1 != 0}
 	if head&2 == 0 {
-		l.inline, l.bare = s.rest, l.count <= chunkLines
+		l.inline, l.bare = s.rest, l.count < riceFrom
 	} else {
 		l.rows = s.upTo(uint64(number))
 		l.first = s.upTo(uint64(number))
@@ -294,6 +305,10 @@ func numbersOf(b []byte, count int) (numbers, where []byte) {
 
 // decode returns the numbers of the chunk: false when they do not fit.
 func (c *chunk) decode(numbers *[chunkLines]uint32, lines int64) bool {
+	if c.count >= riceFrom {
+		last, ok := readRice(c.numbers, numbers[:c.count], c.before, lines)
+		return ok && last == c.last
+	}
 	s := scan{rest: c.numbers}
 	last := c.before
 	for i := range c.count {

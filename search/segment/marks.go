@@ -19,6 +19,13 @@ func (m *marks) add(number uint32) {
 	m.count++
 }
 
+func (m *marks) remove(number uint32) {
+	m.set[number/64] &^= 1 << (number % 64)
+	m.count--
+}
+
+func (m *marks) has(number uint32) bool { return m.set[number/64]&(1<<(number%64)) != 0 }
+
 func (m *marks) size() int { return m.count }
 
 // seek implements source.

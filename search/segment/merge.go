@@ -194,11 +194,9 @@ func (t *tableScan) peek(ctx context.Context) (ref, bool, error) {
 		}
 		t.refs, t.taken = t.refs[:0], 0
 		for i, number := range numbers {
-			refs, err := t.r.parseTable(number, got[i])
-			if err != nil {
+			if t.refs, err = t.r.parseTable(t.refs, number, got[i]); err != nil {
 				return ref{}, false, err
 			}
-			t.refs = append(t.refs, refs...)
 		}
 		t.next += int64(len(t.refs))
 	}
