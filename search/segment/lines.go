@@ -2,6 +2,7 @@ package segment
 
 import (
 	"context"
+	"encoding/binary"
 	"slices"
 	"sort"
 )
@@ -9,14 +10,19 @@ import (
 // The table of lines says which line each number stands for. Its blocks follow
 // each other, tableLines to a block, so that a number tells its block:
 //
-//	L, then for each line: difference of time (the first: the time), difference
-//	of the log's ordinal, difference of the seq to the one after the line before
+//	L, where each group but the first begins (2 bytes each), groups
 //
+// A group is groupLines lines, so that one line is found without decoding the
+// others. For each line: difference of time, difference of the log's ordinal, difference
+// of the seq to the one after the line before; of the first of a group to 0.
 // Numbers are ranks by time, so the newest line is the last.
 
 // tableLines is how many lines a block of the table has; with the longest
 // numbers they still fit.
-const tableLines = 128
+const (
+	tableLines = 128
+	groupLines = 16
+)
 
 // ref is a line whose log is told by its ordinal.
 type ref struct {
@@ -27,7 +33,8 @@ type ref struct {
 // tableWriter writes the table of lines, which come in order.
 type tableWriter struct {
 	w     *writer
-	block []byte
+	block []byte // groups of the block under way
+	begin []byte // where they begin
 	count int
 	last  ref
 	first int64 // number of the first block
@@ -40,7 +47,11 @@ func (t *tableWriter) add(l ref) error {
 		if err := t.flush(); err != nil {
 			return err
 		}
-		t.block, t.last = append(t.block, lineBlock), ref{}
+	}
+	if t.count%groupLines == 0 {
+		if t.last = (ref{}); len(t.block) > 0 {
+			t.begin = binary.LittleEndian.AppendUint16(t.begin, uint16(len(t.block)))
+		}
 	}
 	t.block = appendInt(t.block, l.at-t.last.at)
 	t.block = appendInt(t.block, l.log-t.last.log)
@@ -57,33 +68,40 @@ func (t *tableWriter) flush() error {
 	if len(t.block) == 0 {
 		return nil
 	}
-	number, err := t.w.put(t.block)
+	number, err := t.w.put(slices.Concat([]byte{lineBlock}, t.begin, t.block))
 	if t.first == 0 {
 		t.first = number
 	}
-	t.block = t.block[:0]
+	t.block, t.begin = t.block[:0], t.begin[:0]
 	return err
 }
 
 // tableBlock returns the number of the block that has a line.
 func (r *Reader) tableBlock(line uint32) int64 { return r.tableFirst + int64(line/tableLines) }
 
-// parseTable appends the lines of a block of the table.
-func (r *Reader) parseTable(refs []ref, number int64, block []byte) ([]ref, error) {
-	want := min(tableLines, int(r.lines-(number-r.tableFirst)*tableLines))
+// parseGroup appends the lines of the group that has line i of a block of the
+// table.
+func (r *Reader) parseGroup(refs []ref, number int64, block []byte, i int) ([]ref, error) {
+	lines := min(tableLines, int(r.lines-(number-r.tableFirst)*tableLines))
+	groups := (lines + groupLines - 1) / groupLines
+	at := i / groupLines
 	s := scan{rest: block}
 	if s.byte() != lineBlock {
 		return nil, corrupt(number, "no block of lines")
 	}
+	begin := s.bytes(2 * (groups - 1))
+	if at > 0 && !s.bad {
+		s.bytes(int(binary.LittleEndian.Uint16(begin[2*(at-1):])))
+	}
 	var last ref
-	for i := range want {
+	for i := range min(groupLines, lines-at*groupLines) {
 		l := ref{at: last.at + s.int(), log: last.log + s.int(), seq: last.seq + 1 + s.int()}
 		if l.log < 0 || l.log >= r.logs || i > 0 && l.at < last.at {
 			s.fail()
 		}
 		refs, last = append(refs, l), l
 	}
-	if s.bad || !s.done() {
+	if s.bad {
 		return nil, corrupt(number, "lines that cannot be read")
 	}
 	return refs, nil
@@ -102,17 +120,15 @@ func (r *Reader) refs(ctx context.Context, numbers []uint32) ([]ref, error) {
 		return nil, err
 	}
 	found := make([]ref, len(numbers))
-	var room [tableLines]ref
-	for i, number := range blocks {
-		table, err := r.parseTable(room[:0], number, got[i])
+	var room [groupLines]ref
+	for i, n := range numbers {
+		number := r.tableBlock(n)
+		at, _ := slices.BinarySearch(blocks, number)
+		group, err := r.parseGroup(room[:0], number, got[at], int(n%tableLines))
 		if err != nil {
 			return nil, err
 		}
-		for j, n := range numbers {
-			if r.tableBlock(n) == number {
-				found[j] = table[n%tableLines]
-			}
-		}
+		found[i] = group[n%groupLines]
 	}
 	return found, nil
 }

@@ -1,6 +1,9 @@
 package segment
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // The list of a word says which lines have it, by their numbers, and where in
 // them it stands. It is cut into chunks:
@@ -325,50 +328,45 @@ func (c *chunk) decode(numbers *[chunkLines]uint32, lines int64) bool {
 // split finds where the places of each line of the chunk begin: false when they
 // do not fit.
 func (c *chunk) split(at *[chunkLines + 1]uint16) bool {
-	flags := (c.count + 7) / 8
-	if len(c.where) < flags {
+	b := c.where
+	i := (c.count + 7) / 8
+	if len(b) < i {
 		return false
 	}
-	s := scan{rest: c.where[flags:]}
-	for i := range c.count {
-		at[i] = uint16(len(c.where) - len(s.rest))
-		n := uint64(1)
-		if !c.single(i) {
-			if n = s.uint(); n == 2 || n > MaxBlockBytes {
+	for line := range c.count {
+		at[line] = uint16(i)
+		n := 1
+		if !c.single(line) {
+			code, size := binary.Uvarint(b[i:])
+			if size <= 0 || code == 2 || code > MaxBlockBytes {
 				return false
 			}
-			n = max(n, 1) - 1
+			i += size
+			n = max(int(code), 1) - 1
 		}
-		if !s.skip(int(n)) {
-			return false
+		for n > 0 {
+			if i == len(b) {
+				return false
+			}
+			if b[i] < 0x80 {
+				n--
+			}
+			i++
 		}
 	}
-	at[c.count] = uint16(len(c.where) - len(s.rest))
-	return !s.bad && s.done()
+	at[c.count] = uint16(i)
+	return i == len(b)
 }
 
 // single reports whether line i of the chunk has one place.
 func (c *chunk) single(i int) bool { return c.where[i>>3]&(1<<(i&7)) != 0 }
 
-// skip passes over n numbers.
-func (s *scan) skip(n int) bool {
-	for i := 0; n > 0; i++ {
-		if i == len(s.rest) {
-			s.fail()
-			return false
-		}
-		if s.rest[i] < 0x80 {
-			if n--; n == 0 {
-				s.rest = s.rest[i+1:]
-			}
-		}
-	}
-	return true
-}
-
 // readPlaces decodes the places of one line behind what is in b: known is false
 // where the segment does not have them.
 func readPlaces(b []uint32, where []byte, single bool) (places []uint32, known bool) {
+	if single && len(where) == 1 {
+		return append(b, uint32(where[0])), true
+	}
 	s := scan{rest: where}
 	n := uint64(2)
 	if !single {

@@ -194,11 +194,14 @@ func (t *tableScan) peek(ctx context.Context) (ref, bool, error) {
 		}
 		t.refs, t.taken = t.refs[:0], 0
 		for i, number := range numbers {
-			if t.refs, err = t.r.parseTable(t.refs, number, got[i]); err != nil {
-				return ref{}, false, err
+			for at := 0; at < tableLines && t.next < t.r.lines; at += groupLines {
+				had := len(t.refs)
+				if t.refs, err = t.r.parseGroup(t.refs, number, got[i], at); err != nil {
+					return ref{}, false, err
+				}
+				t.next += int64(len(t.refs) - had)
 			}
 		}
-		t.next += int64(len(t.refs))
 	}
 	return t.refs[t.taken], true, nil
 }

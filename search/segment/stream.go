@@ -2,6 +2,7 @@ package segment
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -130,7 +131,7 @@ func (s *stream) plan(found map[tidemark.Term][]list) (bool, error) {
 	inPhrase := make(map[tidemark.Term]bool)
 	for _, steps := range s.q.Phrases {
 		p := &phrase{}
-		var led bool
+		fewest := math.MaxInt // lines of a word that leads
 		for _, st := range steps {
 			lists := found[st.Term]
 			if len(lists) == 0 {
@@ -141,13 +142,19 @@ func (s *stream) plan(found map[tidemark.Term][]list) (bool, error) {
 				p.wide = append(p.wide, s.r.wideStep(int64(st.Place), lists))
 				continue
 			}
+			fewest = min(fewest, lists[0].count)
 			w := s.r.walk(lists[0])
 			p.narrow = append(p.narrow, narrowStep{int64(st.Place), w})
 			s.all = append(s.all, w)
-			led = true
 		}
-		if !led {
-			src, err := s.r.sources(found[steps[0].Term])
+		// Words with one beginning lead to lines only where the others would lead
+		// to more.
+		for _, st := range steps {
+			lists := found[st.Term]
+			if len(lists) == 1 || countOf(lists) > fewest {
+				continue
+			}
+			src, err := s.r.sources(lists)
 			if err != nil {
 				return false, err
 			}
@@ -181,6 +188,13 @@ func (s *stream) plan(found map[tidemark.Term][]list) (bool, error) {
 	}
 	slices.SortStableFunc(s.all, func(a, b source) int { return a.size() - b.size() })
 	return true, nil
+}
+
+func countOf(lists []list) (n int) {
+	for i := range lists {
+		n += lists[i].count
+	}
+	return n
 }
 
 func join(sources []source) source {
