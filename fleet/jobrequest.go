@@ -70,10 +70,14 @@ func (s *Store) RepeatJob(ctx context.Context, id, prompt string, fork bool) (ti
 // inbox is.
 const MaxMessageBytes = 1 << 20
 
+// ErrNoInbox means that nobody can write to an agent, because it has no schedule
+// of type chat.
+var ErrNoInbox = tidemark.Errorf(tidemark.ErrNotFound, "no schedule of type chat")
+
 // SendMessage makes a job of what somebody writes to an agent: the prompt of its
-// schedule of type chat, and the text after it. ErrNotFound when nobody can
-// write to it, ErrConflict when its schedule is disabled, or skips it because a
-// job of it is under way.
+// schedule of type chat, and the text after it. ErrNoInbox when it has none,
+// ErrConflict when its schedule is disabled, or skips it because a job of it is
+// under way.
 func (s *Store) SendMessage(ctx context.Context, from tidemark.Holder, agent, text string) (tidemark.Job, error) {
 	switch {
 	case len(text) > MaxMessageBytes:
@@ -89,7 +93,7 @@ func (s *Store) SendMessage(ctx context.Context, from tidemark.Holder, agent, te
 	case err != nil:
 		return tidemark.Job{}, err
 	case to.Name == "":
-		return tidemark.Job{}, tidemark.NotFoundf("agent %s has no schedule of type chat", agent)
+		return tidemark.Job{}, tidemark.Errorf(ErrNoInbox, "agent %s has no schedule of type chat", agent)
 	case to.Status == tidemark.Disabled:
 		return tidemark.Job{}, tidemark.Conflictf("schedule %s/%s: %w", to.Agent, to.Name, ErrDisabled)
 	}
