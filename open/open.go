@@ -169,7 +169,8 @@ func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
 // Around wraps a store that was opened elsewhere: nothing is known below its
 // Backend.
 func Around(s *store.Store) *Opened {
-	return &Opened{Store: s, Backend: s.Backend(), Inner: s.Backend()}
+	b := s.Records().Backend()
+	return &Opened{Store: s, Backend: b, Inner: b}
 }
 
 // Fleet is the fleet of the store.

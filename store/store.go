@@ -185,9 +185,6 @@ func (s *Store) ChangedAt(at func() time.Time) *Store {
 // once it is known what the store is.
 func (s *Store) Standing(ctx context.Context) error { return s.k.Standing(ctx) }
 
-// Backend returns what the Store works on, for plumbing and repair.
-func (s *Store) Backend() tidemark.Backend { return s.backend }
-
 func keyOf(kind string, id tidemark.SessionID, more ...string) tidemark.Key {
 	return tidemark.Key{Kind: kind, ID: strings.Join(append([]string{string(id)}, more...), ".")}
 }
