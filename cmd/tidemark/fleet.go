@@ -236,18 +236,18 @@ func (f *fleetRoom) status() *cobra.Command {
 		Example: "  tidemark fleet status --json",
 		Args:    usage(cobra.NoArgs),
 		RunE: f.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
-			is, err := daemon.StatusOf(cmd.Context(), s)
+			status, err := daemon.StatusOf(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
-			return f.print(is, func(w io.Writer) error {
-				if len(is.Daemons) == 0 {
+			return f.print(status, func(w io.Writer) error {
+				if len(status.Daemons) == 0 {
 					fmt.Fprintln(w, "The fleet is down.")
 				}
-				for _, d := range is.Daemons {
+				for _, d := range status.Daemons {
 					fmt.Fprintf(w, "up\t%s\tsince %s\t%s\n", d.Holder, f.when(d.StartedAt), render.OrDash(d.File))
 				}
-				fmt.Fprintf(w, "%d agent(s), %d job(s) run\n", len(is.Agents), len(is.Running))
+				fmt.Fprintf(w, "%d agent(s), %d job(s) run\n", len(status.Agents), len(status.Running))
 				return nil
 			})
 		}),
@@ -260,14 +260,14 @@ func (f *fleetRoom) signal(name, short string, what syscall.Signal) *cobra.Comma
 		Use: name, Short: short, Example: "  tidemark fleet " + name,
 		Args: usage(cobra.NoArgs),
 		RunE: f.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
-			told, err := daemon.Signal(cmd.Context(), s, f.holder(cmd), what, f.say)
-			if err == nil && len(told) == 0 {
+			signalled, err := daemon.Signal(cmd.Context(), s, f.holder(cmd), what, f.say)
+			if err == nil && len(signalled) == 0 {
 				err = hint.With(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
 			}
 			if err != nil || what != syscall.SIGTERM {
 				return err
 			}
-			if err := daemon.AwaitGone(cmd.Context(), s, told); err != nil {
+			if err := daemon.AwaitGone(cmd.Context(), s, signalled); err != nil {
 				return err
 			}
 			f.say("The fleet is down.")

@@ -77,8 +77,8 @@ func run(args []string) int {
 func (a *app) handleSignals(cancel context.CancelCauseFunc) {
 	var first os.Signal
 	for s := range a.signals {
-		if take := a.onSignal.Load(); take != nil {
-			(*take)(s)
+		if handle := a.onSignal.Load(); handle != nil {
+			(*handle)(s)
 			continue
 		}
 		if first != nil {
@@ -146,15 +146,15 @@ func (a *app) complain(err error) {
 func hintFor(err error) string {
 	var holder *store.HeldError
 	var refused *model.Error
-	var told *api.Problem
+	var problem *api.Problem
 	var newer *tidemark.NewerError
 	switch given := hint.Of(err); {
 	case given != "":
 		return given
 	case errors.Is(err, postgres.ErrUnavailable):
 		return "nothing that was acknowledged is lost; try again when the database is there"
-	case errors.As(err, &told) && told.Hint != "":
-		return told.Hint
+	case errors.As(err, &problem) && problem.Hint != "":
+		return problem.Hint
 	case errors.As(err, &newer) && newer.Backup != "":
 		return "use a newer tidemark, or go back to the copy from before it was upgraded: " + newer.Backup
 	case errors.As(err, &newer):
