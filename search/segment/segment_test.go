@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -523,5 +524,29 @@ func TestEightOfASizeAreMerged(t *testing.T) {
 	}
 	if len(lines) > 7*5 || written > 6*all {
 		t.Errorf("%d segments, each line written %.1f times", len(lines), float64(written)/all)
+	}
+}
+
+const formatPage = "../../docs/formats/segment.md"
+
+// The page of the format shows a segment; who changes the format changes the page,
+// and the version.
+func TestThePageOfTheFormatShowsASegment(t *testing.T) {
+	docs := []doc{
+		{Line: segment.Line{Log: "session one", Seq: 1, At: 1_000_000}, words: []string{"tide", "mark", "tide"}},
+		{Line: segment.Line{Log: "session one", Seq: 2, At: 2_000_000}, words: []string{"tidemark", "\x00r:user"}, parts: []string{"mark"}},
+	}
+	var shown strings.Builder
+	for i, b := range build(t, docs) {
+		fmt.Fprintf(&shown, "%d  %x\n", i+1, b)
+	}
+	page, err := os.ReadFile(formatPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```blocks\n")
+	example, _, _ := strings.Cut(rest, "```")
+	if diff := cmp.Diff(example, shown.String()); diff != "" {
+		t.Errorf("%s (-page +built):\n%s", formatPage, diff)
 	}
 }
