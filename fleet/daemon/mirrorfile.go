@@ -19,8 +19,8 @@ import (
 // and logs are appended to.
 type mirrorOut struct{ m *mirrored }
 
-// Create creates a file of the mirror. The first folder of the name is herdctl's own,
-// in place of which the mirror stands.
+// Create creates a file of the mirror. The mirror replaces herdctl's own folder, so
+// the first part of the name is dropped.
 func (o mirrorOut) Create(name string) (convert.File, error) {
 	_, name, _ = strings.Cut(name, "/")
 	if err := durable.MkdirAll(o.m.fs, path.Dir(name)); err != nil {

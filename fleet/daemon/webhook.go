@@ -129,7 +129,7 @@ func (g *endpoints) hookHandler(secret func(name string) string) http.Handler {
 }
 
 // allowed reports whether a call is signed for an existing webhook. It does the same
-// work when there is none, so that the time it takes does not tell.
+// work when there is none, so that the time it takes reveals nothing.
 func (g *endpoints) allowed(r *http.Request, body []byte, secret func(string) string) bool {
 	agent, name, key := r.PathValue("agent"), r.PathValue("name"), ""
 	if variable := g.secretOf(r.Context(), agent, name); variable != "" {
