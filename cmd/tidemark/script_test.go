@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -47,6 +48,7 @@ func (m ofAnyStarter) Run() int {
 // TestScripts runs every command as a person or a script would, once on each
 // durable backend.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]string{"sqlite": "", "files": "files:$WORK/store"} {
 		if testing.Short() && name != "sqlite" {
 			continue // make test tries both
@@ -144,7 +146,7 @@ func lines(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// holders are the writers that a script left running, by their name.
+// holder is a writer that a script left running.
 type holder struct {
 	cmd *exec.Cmd
 	in  *os.File
@@ -173,7 +175,7 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv(args[0], strings.Fields(line)[0])
 	ts.Setenv(args[0]+"_PID", strconv.Itoa(cmd.Process.Pid))
-	held[args[0]+ts.Getenv("WORK")] = holder{cmd, w}
+	held.Store(args[0]+ts.Getenv("WORK"), holder{cmd, w})
 	ts.Defer(func() {
 		w.Close()
 		cmd.Process.Kill()
@@ -181,11 +183,15 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-var held = map[string]holder{}
+var held sync.Map // of holders; scripts run side by side
 
 // killed NAME SIGNAL ends a writer that hold started, and waits for its end.
 func killed(ts *testscript.TestScript, neg bool, args []string) {
-	h := held[args[0]+ts.Getenv("WORK")]
+	found, ok := held.Load(args[0] + ts.Getenv("WORK"))
+	if !ok {
+		ts.Fatalf("nobody holds %s", args[0])
+	}
+	h := found.(holder)
 	signals := map[string]syscall.Signal{"KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM, "INT": syscall.SIGINT}
 	if args[1] == "EOF" {
 		h.in.Close()
