@@ -53,10 +53,12 @@ quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, 
 	bash scripts/quick.sh
 
 # One room may take more than Go's ten minutes on a small machine that is busy.
+# The other flags are those of scripts/quick.sh, for the same reasons.
 .PHONY: test
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
-	rooms=$$(bash scripts/rooms.sh); $(GO) test -vet=off -timeout=30m -json $$rooms | bin/tally
+	. scripts/memory.sh 4000000; rooms=$$(bash scripts/rooms.sh); \
+	$(GO) test -vet=off -ldflags=-w -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -parallel 8 -timeout=30m -json $$rooms | bin/tally
 	FUZZJOBS=$$(getconf _NPROCESSORS_ONLN) bash scripts/fuzz.sh $(TESTFUZZTIME)
 
 .PHONY: fresh
