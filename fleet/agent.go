@@ -20,7 +20,7 @@ func (s *Store) PutAgent(ctx context.Context, a tidemark.Agent) (bool, error) {
 	return s.replace(ctx, agentKey(a.Name), func(version int64) (tidemark.Record, error) { return s.agentRecord(ctx, a, version) })
 }
 
-// agentRecord files an agent, without the secrets in it.
+// agentRecord makes the record of an agent, with its secrets masked.
 func (s *Store) agentRecord(ctx context.Context, a tidemark.Agent, version int64) (tidemark.Record, error) {
 	if err := tidemark.CheckID(a.Name); err != nil {
 		return tidemark.Record{}, tidemark.Invalidf("agent: %w", err)
@@ -37,12 +37,12 @@ func (s *Store) redactAgent(a *tidemark.Agent) vault.Values {
 	return s.vault.Redact(a.Name, []*string{&a.ErrorMessage}, &a.Extra)
 }
 
-// AgentStates lists the agents as they are now: what runs, what is due next,
-// and what they remember. What runs is told by the lanes, which change with the
-// jobs themselves: an agent never seems to run when nothing does.
+// AgentStates lists the agents with their current state: what runs, what is due
+// next, and what they remember. What runs comes from the lanes, which change in
+// the same commit as the jobs, so an agent never appears to run when it does not.
 //
-// It reads the lanes and the schedules of all agents at once, and the jobs that
-// run.
+// It reads the lanes and the schedules of all agents at once, and the running
+// jobs.
 func (s *Store) AgentStates(ctx context.Context) ([]tidemark.Agent, error) {
 	var all []tidemark.Agent
 	for a, err := range s.Agents(ctx) {
@@ -63,12 +63,12 @@ func (s *Store) AgentStates(ctx context.Context) ([]tidemark.Agent, error) {
 		return nil, err
 	}
 	for i := range all {
-		s.asItIs(ctx, &all[i], current[all[i].Name], due[all[i].Name])
+		s.fillCurrentState(ctx, &all[i], current[all[i].Name], due[all[i].Name])
 	}
 	return all, nil
 }
 
-// Agent returns an agent as it is now, and reads nothing of the others:
+// Agent returns one agent with its current state, without reading the others:
 // ErrNotFound.
 func (s *Store) Agent(ctx context.Context, name string) (tidemark.Agent, error) {
 	a, err := s.AgentRecord(ctx, name)
@@ -87,15 +87,15 @@ func (s *Store) Agent(ctx context.Context, name string) (tidemark.Agent, error) 
 	if len(running) > 0 {
 		current = running[len(running)-1]
 	}
-	s.asItIs(ctx, &a, current, due[name])
+	s.fillCurrentState(ctx, &a, current, due[name])
 	return a, nil
 }
 
 // AgentRecord returns what an agent remembers: ErrNotFound. Unlike Agent it does
-// not tell what the agent does now.
+// not look up what the agent does now.
 func (s *Store) AgentRecord(ctx context.Context, name string) (tidemark.Agent, error) {
 	var a tidemark.Agent
-	if tidemark.CheckID(name) != nil { // nothing can be called so
+	if tidemark.CheckID(name) != nil { // no agent can have this name
 		return a, tidemark.NotFoundf("agent %q: not found", name)
 	}
 	r, err := s.k.Get(ctx, agentKey(name), &a)
@@ -105,8 +105,8 @@ func (s *Store) AgentRecord(ctx context.Context, name string) (tidemark.Agent, e
 	return a, err
 }
 
-// asItIs fills in what an agent does now and next.
-func (s *Store) asItIs(ctx context.Context, a *tidemark.Agent, current string, due tidemark.Schedule) {
+// fillCurrentState fills in what an agent does now and next.
+func (s *Store) fillCurrentState(ctx context.Context, a *tidemark.Agent, current string, due tidemark.Schedule) {
 	a.CurrentJob, a.ContainerID, a.Node, a.NextSchedule, a.NextTriggerAt = current, "", "", due.Name, due.NextRunAt
 	switch {
 	case current != "":
@@ -121,29 +121,29 @@ func (s *Store) asItIs(ctx context.Context, a *tidemark.Agent, current string, d
 	}
 }
 
-// currentJobs returns the job of each agent that started last, of those that
-// run.
+// currentJobs returns, for each agent, the running job that started last.
 func (s *Store) currentJobs(ctx context.Context) (map[string]string, error) {
 	current := make(map[string]string)
-	before, err := s.earlier(ctx, ofFleet)
+	legacy, err := s.legacyRunning(ctx, fleetGroup)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range before {
+	for _, id := range legacy {
 		if j, err := s.Job(ctx, id); err == nil {
 			current[j.Agent] = id
 		}
 	}
 	all, err := s.lanes(ctx, "")
 	for _, t := range all {
-		if t.job != "" && t.of != ofFleet {
-			current[t.of] = t.job
+		if t.job != "" && t.group != fleetGroup {
+			current[t.group] = t.job
 		}
 	}
 	return current, err
 }
 
-// nextTriggers finds what is due first of one agent, or of each when that is "".
+// nextTriggers returns the schedule that is due first, by agent: for one agent,
+// or for all when agent is "".
 func (s *Store) nextTriggers(ctx context.Context, agent string) (map[string]tidemark.Schedule, error) {
 	first := make(map[string]tidemark.Schedule)
 	for d, err := range s.Schedules(ctx, agent) {

@@ -9,17 +9,16 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Removed is what went with an agent.
+// Removed is what RemoveAgent removed along with an agent.
 type Removed struct {
 	Agent     string   `json:"agent"`
 	Schedules []string `json:"schedules"`
 	Cancelled []string `json:"cancelled"` // jobs that waited for it
 }
 
-// RemoveAgent removes an agent that no fleet has, with its log and its schedules,
-// and cancels the jobs that wait for it. Jobs that have ended stay, and so do
-// sessions. ErrNotFound; ErrConflict while a fleet that is up has it in its file,
-// or a job of it runs.
+// RemoveAgent removes an agent with its log and its schedules, and cancels its
+// pending jobs. Jobs that have ended and sessions stay. ErrNotFound; ErrConflict
+// while the fleet file of a live daemon has the agent, or one of its jobs runs.
 func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder) (Removed, error) {
 	gone := Removed{Agent: name, Schedules: []string{}, Cancelled: []string{}}
 	r, err := s.k.Backend().Get(ctx, agentKey(name))
@@ -29,7 +28,7 @@ func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder
 	if err != nil {
 		return gone, err
 	}
-	if err := s.isOfNobody(ctx, name); err != nil {
+	if err := s.checkRemovable(ctx, name); err != nil {
 		return gone, err
 	}
 	for j, err := range s.Jobs(ctx, JobFilter{Agent: name, Status: tidemark.JobPending}) {
@@ -59,8 +58,9 @@ func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder
 	return gone, err
 }
 
-// isOfNobody refuses an agent that is at work, or that would come back.
-func (s *Store) isOfNobody(ctx context.Context, name string) error {
+// checkRemovable refuses an agent that runs a job, or that a live daemon would
+// add again because its fleet file has it.
+func (s *Store) checkRemovable(ctx context.Context, name string) error {
 	running, err := s.Running(ctx, name)
 	if err != nil {
 		return err

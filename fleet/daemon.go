@@ -15,16 +15,16 @@ import (
 type Daemon struct {
 	Holder    tidemark.Holder `json:"holder"`
 	File      string          `json:"file,omitempty"` // the fleet file, on its host
-	Agents    []string        `json:"agents"`         // of that file; nil: not known yet, or an earlier program's
+	Agents    []string        `json:"agents"`         // of that file; nil: not known yet, or the daemon is of an earlier release
 	StartedAt time.Time       `json:"started_at"`
-	ReadyAt   time.Time       `json:"ready_at,omitzero"` // when it had done all that was due once
+	ReadyAt   time.Time       `json:"ready_at,omitzero"` // when it had handled everything that was due at its start
 	SeenAt    time.Time       `json:"seen_at"`
 
-	Dead bool `json:"-"` // it is proven dead, or was silent for daemonSilence
+	Dead bool `json:"-"` // proven dead, or silent for longer than daemonSilence
 }
 
-// A daemon says every daemonBeat that it is there. One of another machine that
-// was not heard of for daemonSilence is gone, as far as anybody can tell.
+// A daemon renews its SeenAt every daemonBeat. Whether a process of another
+// machine is dead cannot be proven, so after daemonSilence it counts as dead.
 const (
 	daemonBeat    = 30 * time.Second
 	daemonSilence = 2 * time.Minute
@@ -34,7 +34,7 @@ func daemonKey(h tidemark.Holder) tidemark.Key {
 	return tidemark.Key{Kind: kindDaemon, ID: fmt.Sprintf("%s-%d", safeName(h.Host), h.PID)}
 }
 
-// safeName makes the name of a host fit for an id.
+// safeName turns a host name into a valid part of an id.
 func safeName(host string) string {
 	b := []byte(host)
 	for i, c := range b {
@@ -48,7 +48,7 @@ func safeName(host string) string {
 	return string(b[:min(len(b), 64)])
 }
 
-// AddDaemon says that a process runs the fleet.
+// AddDaemon records that a process runs the fleet.
 func (s *Store) AddDaemon(ctx context.Context, d Daemon) error {
 	d.StartedAt = s.k.Now()
 	d.SeenAt = d.StartedAt
@@ -57,9 +57,8 @@ func (s *Store) AddDaemon(ctx context.Context, d Daemon) error {
 	return err
 }
 
-// DaemonReady says that a process that runs the fleet knows its agents, and that
-// what was due when it came is done: ErrNotFound when it did not say that it
-// runs it.
+// DaemonReady records that a daemon knows its agents and has handled what was
+// due when it started: ErrNotFound when AddDaemon was not called for it.
 func (s *Store) DaemonReady(ctx context.Context, h tidemark.Holder) error {
 	return s.changeDaemon(ctx, h, func(d *Daemon) bool {
 		d.ReadyAt = s.k.Now()
@@ -67,8 +66,8 @@ func (s *Store) DaemonReady(ctx context.Context, h tidemark.Holder) error {
 	})
 }
 
-// DaemonAgents says which agents are in the file of a process that runs the
-// fleet: ErrNotFound when it did not say that it runs it.
+// DaemonAgents records which agents are in the fleet file of a daemon:
+// ErrNotFound when AddDaemon was not called for it.
 func (s *Store) DaemonAgents(ctx context.Context, h tidemark.Holder, agents []string) error {
 	return s.changeDaemon(ctx, h, func(d *Daemon) bool {
 		changed := d.Agents == nil || !slices.Equal(d.Agents, agents)
@@ -77,8 +76,8 @@ func (s *Store) DaemonAgents(ctx context.Context, h tidemark.Holder, agents []st
 	})
 }
 
-// DaemonAlive says that a process still runs the fleet, no more often than is
-// worth a write.
+// DaemonAlive records that a daemon still runs. It writes at most once every
+// daemonBeat, so callers may call it as often as they like.
 func (s *Store) DaemonAlive(ctx context.Context, h tidemark.Holder) error {
 	return s.changeDaemon(ctx, h, func(d *Daemon) bool {
 		old := s.k.Now().Sub(d.SeenAt) >= daemonBeat
@@ -87,7 +86,8 @@ func (s *Store) DaemonAlive(ctx context.Context, h tidemark.Holder) error {
 	})
 }
 
-// changeDaemon changes what a daemon says of itself, when change says so.
+// changeDaemon applies change to the record of a daemon, and writes it if change
+// returns true.
 func (s *Store) changeDaemon(ctx context.Context, h tidemark.Holder, change func(*Daemon) bool) error {
 	return records.Retry(ctx, func() error {
 		var d Daemon
@@ -110,7 +110,7 @@ func (s *Store) changeDaemon(ctx context.Context, h tidemark.Holder, change func
 	})
 }
 
-// RemoveDaemon says that it does not any more.
+// RemoveDaemon records that a process no longer runs the fleet.
 func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
 	return records.Retry(ctx, func() error {
 		r, err := s.k.Backend().Get(ctx, daemonKey(h))
@@ -125,7 +125,8 @@ func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
 	})
 }
 
-// Daemons lists the processes that said that they run the fleet.
+// Daemons lists the processes that run the fleet, including those that died
+// without calling RemoveDaemon.
 func (s *Store) Daemons(ctx context.Context) ([]Daemon, error) {
 	var all []Daemon
 	for d, err := range records.List[Daemon](ctx, s.k, tidemark.Query{Kind: kindDaemon, Order: tidemark.ByID}) {

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Imported is an agent, a schedule or a job of another tool, with what it put
-// out. One of the pointers is set.
+// Imported is an agent, a schedule or a job of another tool, with its output.
+// One of the pointers is set.
 type Imported struct {
 	Agent    *tidemark.Agent
 	Schedule *tidemark.Schedule
@@ -18,8 +18,8 @@ type Imported struct {
 	At       time.Time        // when it last changed
 }
 
-// Import keeps what is not here yet, all of it in one commit, and each as
-// changed when its tool changed it. ErrConflict: something of it is here.
+// Import adds everything in one commit, each with the time at which its tool
+// changed it. ErrConflict when any of it is here already.
 func (s *Store) Import(ctx context.Context, all ...Imported) error {
 	b := tidemark.Batch{ID: tidemark.NewBatchID(), Adopt: true}
 	for _, i := range all {
@@ -49,7 +49,7 @@ func (s *Store) Import(ctx context.Context, all ...Imported) error {
 	return err
 }
 
-// importedRecord files what is new, without the secrets in it.
+// importedRecord makes the record of something new, with its secrets masked.
 func (s *Store) importedRecord(ctx context.Context, i Imported) (tidemark.Record, error) {
 	switch {
 	case i.Agent != nil:
@@ -64,5 +64,5 @@ func (s *Store) importedRecord(ctx context.Context, i Imported) (tidemark.Record
 		}
 		return s.scheduleRecord(d, 0)
 	}
-	return s.keptJobRecord(ctx, *i.Job, 0)
+	return s.importedJobRecord(ctx, *i.Job, 0)
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// A job is a record and the log of its output. Whoever runs it holds a lease
-// on it, as a writer does on a session, so that a job whose owner died is found
-// out and never runs twice at a time. How many run at once is kept in lanes:
-// records that come and go in the same commit as the run, so that a limit holds
-// over all processes and for every trigger.
+// A job is a record and the log of its output. The process that runs it, its
+// owner, holds a lease on it, as a writer does on a session. So a job never runs
+// twice at the same time, and one whose owner died is noticed. Lanes bound how
+// many jobs run at once: they are records that are made and removed in the same
+// commits that start and end a job, so that a limit holds over all processes and
+// for every trigger.
 
-// jobID makes an id of a job that begins on the day of at.
+// jobID makes an id with the date of at for a job.
 func jobID(at time.Time) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	var b [6]byte
@@ -29,30 +30,31 @@ func jobID(at time.Time) string {
 	return fmt.Sprintf("job-%s-%s", at.Format(time.DateOnly), b[:])
 }
 
-// JobPrompt is what a job is to be told, with what the vault has in place of
-// masks. Everybody else sees the masks.
+// JobPrompt returns the prompt of a job with its masks replaced by the secrets
+// in the vault. Everything else returns it masked.
 func (s *Store) JobPrompt(ctx context.Context, j tidemark.Job) (string, error) {
 	return s.vault.Reveal(ctx, j.ID, j.Prompt)
 }
 
-// redactJob masks the secrets of a job. Its Extra is left as it is: it has ids by
-// which deliveries are known again.
+// redactJob masks the secrets of a job. It leaves Extra alone, which has the ids
+// that recognize a delivery that is sent again.
 func (s *Store) redactJob(j *tidemark.Job) vault.Values {
 	return s.vault.Redact(j.ID, []*string{&j.Prompt, &j.Summary, &j.ErrorMessage})
 }
 
-// jobRecord files a job, without the secrets in it, which go to the vault.
+// jobRecord makes the record of a job, with its secrets masked and kept in the
+// vault.
 func (s *Store) jobRecord(ctx context.Context, j *tidemark.Job, version int64) (tidemark.Record, error) {
-	if s.vault.Redaction() != vault.Warn { // a job is filed many times, and its prompt was warned of
+	if s.vault.Redaction() != vault.Warn { // newJob warned of the prompt already, and a job is written many times
 		if err := s.vault.Keep(ctx, j.ID, s.redactJob(j)); err != nil {
 			return tidemark.Record{}, err
 		}
 	}
-	return fileJob(j, version)
+	return encodeJob(j, version)
 }
 
-// fileJob makes a job found by its agent, by its state, and by when it is due.
-func fileJob(j *tidemark.Job, version int64) (tidemark.Record, error) {
+// encodeJob makes the record of a job, indexed by agent, state and due time.
+func encodeJob(j *tidemark.Job, version int64) (tidemark.Record, error) {
 	r, err := records.Put(jobKey(j.ID), version, *j)
 	r.Group, r.State = j.Agent, j.Status
 	if j.Status == tidemark.JobPending {
@@ -64,8 +66,8 @@ func fileJob(j *tidemark.Job, version int64) (tidemark.Record, error) {
 	return r, err
 }
 
-// newJob fills in what a job has before it runs, and files it with what the
-// vault keeps of its prompt.
+// newJob fills in the fields that a pending job has, and makes its record and
+// those of the vault for the secrets in its prompt.
 func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) {
 	if err := tidemark.CheckID(j.Agent); err != nil {
 		return j, nil, tidemark.Invalidf("agent: %w", err)
@@ -81,21 +83,20 @@ func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) 
 		}
 		all = append(all, r)
 	}
-	r, err := fileJob(&j, 0)
+	r, err := encodeJob(&j, 0)
 	return j, append(all, r), err
 }
 
-// Lease is who runs a job: its Holder, since when, when that was last heard, and
+// Lease is who runs a job: its Holder, since when, when it was last renewed, and
 // whether it is Held, Dead or Expired.
 type Lease = records.Lease
 
-// JobLease returns who runs a job. One that nobody runs has a Lease that is not
-// Held.
+// JobLease returns who runs a job. If nobody does, the Lease is not Held.
 func (s *Store) JobLease(ctx context.Context, id string) (Lease, error) {
 	return s.k.Lease(ctx, jobKey(id))
 }
 
-// AddJob keeps a job that is to run, under an id that no other has.
+// AddJob adds a pending job under a new id.
 func (s *Store) AddJob(ctx context.Context, j tidemark.Job) (tidemark.Job, error) {
 	var added tidemark.Job
 	err := records.Retry(ctx, func() error {
@@ -110,7 +111,8 @@ func (s *Store) AddJob(ctx context.Context, j tidemark.Job) (tidemark.Job, error
 	return added, err
 }
 
-// DueJobs lists the jobs that wait to run, the one that waits longest first.
+// DueJobs lists the pending jobs that are due, the one that has waited longest
+// first.
 func (s *Store) DueJobs(ctx context.Context, now time.Time, limit int) ([]tidemark.Job, error) {
 	var due []tidemark.Job
 	q := tidemark.Query{Kind: kindJob, State: tidemark.JobPending, DueBy: records.Keepable(now), Order: tidemark.ByDue, Limit: limit}
@@ -128,12 +130,12 @@ func (s *Store) DueJobs(ctx context.Context, now time.Time, limit int) ([]tidema
 
 func (s *Store) job(ctx context.Context, id string) (tidemark.Job, int64, error) {
 	var j tidemark.Job
-	r, err := s.jobAt(ctx, id, &j)
+	r, err := s.readJob(ctx, id, &j)
 	return j, r.Version, err
 }
 
-// jobAt is job with all of its record.
-func (s *Store) jobAt(ctx context.Context, id string, j *tidemark.Job) (tidemark.Record, error) {
+// readJob reads a job into j and returns its record.
+func (s *Store) readJob(ctx context.Context, id string, j *tidemark.Job) (tidemark.Record, error) {
 	r, err := s.k.Get(ctx, jobKey(id), j)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("job %s: not found", id)
@@ -141,8 +143,8 @@ func (s *Store) jobAt(ctx context.Context, id string, j *tidemark.Job) (tidemark
 	return r, err
 }
 
-// end adds to a batch what ends a job: it goes through while the lease and its
-// pulse stand as they were judged, and removes both, with the lanes.
+// end adds to a batch what ends a job. The batch removes the lease, its pulse and
+// the lanes, and commits only if lease and pulse are still as they were read.
 func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, version int64, l Lease, lanes []tidemark.Precondition, remember func(*tidemark.Agent, tidemark.Job)) error {
 	deletes, err := s.k.Forget(ctx, l)
 	if err != nil {
@@ -154,7 +156,7 @@ func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, ver
 		j.FinishedAt = b.At
 	}
 	j.DurationSeconds = j.FinishedAt.Sub(j.StartedAt).Seconds()
-	if err := s.remembered(ctx, b, *j, remember); err != nil {
+	if err := s.updateAgent(ctx, b, *j, remember); err != nil {
 		return err
 	}
 	r, err := s.jobRecord(ctx, j, version)
@@ -162,9 +164,9 @@ func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, ver
 	return err
 }
 
-// remembered adds what an agent remembers of a job that ended. What an agent
-// whose record is damaged remembers is lost; the end of its job is not.
-func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Job, remember func(*tidemark.Agent, tidemark.Job)) error {
+// updateAgent adds to a batch what an agent remembers of a job that ended. If the
+// record of the agent is damaged it adds nothing, so that the job still ends.
+func (s *Store) updateAgent(ctx context.Context, b *tidemark.Batch, j tidemark.Job, remember func(*tidemark.Agent, tidemark.Job)) error {
 	if remember == nil {
 		return nil
 	}
@@ -186,9 +188,9 @@ func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Jo
 	return err
 }
 
-// CancelJob ends a job that waits, or tells the owner of one that runs; it
-// reports which. One that came in as running and never had an owner here is
-// ended, too. A job that ended before is ErrConflict.
+// CancelJob ends a pending job, or asks the owner of a running one to end it; it
+// reports whether the job has ended. An imported job that was running and never
+// had an owner here is ended, too. ErrConflict for a job that has ended before.
 func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) (ended bool, err error) {
 	err = records.Retry(ctx, func() error {
 		j, version, err := s.job(ctx, id)
@@ -220,8 +222,8 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 	return ended, err
 }
 
-// AbandonJob ends a job that waits, because nobody can run it, and keeps why:
-// ErrConflict when it does not wait any more.
+// AbandonJob ends a pending job that nobody can run, and keeps the reason:
+// ErrConflict when the job is no longer pending.
 func (s *Store) AbandonJob(ctx context.Context, id, why string) (tidemark.Job, error) {
 	var j tidemark.Job
 	err := records.Retry(ctx, func() error {
@@ -244,8 +246,8 @@ func (s *Store) AbandonJob(ctx context.Context, id, why string) (tidemark.Job, e
 	return j, err
 }
 
-// RemoveJob removes a job that has ended, with its output and what the vault
-// kept of its prompt: ErrNotFound, ErrConflict while it runs or waits to.
+// RemoveJob removes a job that has ended, with its output and the secrets that
+// the vault keeps for it: ErrNotFound, ErrConflict while it is pending or running.
 func (s *Store) RemoveJob(ctx context.Context, id string) error {
 	j, version, err := s.job(ctx, id)
 	if err != nil {
@@ -267,17 +269,17 @@ func (s *Store) RemoveJob(ctx context.Context, id string) error {
 }
 
 // Interrupt ends the jobs whose owners are proven dead or were silent for too
-// long, and returns them as they are now: interrupted, with their session, and
-// with their lanes free. Where the owner is dead, each of before is called with
-// the job while its lanes are still taken: it can end what is left of the job's
-// program, so that no other run of the agent begins beside that.
+// long. It frees their lanes and returns the jobs, now interrupted, with their
+// sessions. If an owner is proven dead, Interrupt first calls each function of
+// before with the job, while its lanes are still taken: the function can kill
+// what is left of the job's program before another run of the agent begins.
 func (s *Store) Interrupt(ctx context.Context, before ...func(tidemark.Job)) ([]tidemark.Job, error) {
 	var ended []tidemark.Job
 	running, err := s.Running(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	var errs []error // of one job, which keeps no other from its end
+	var errs []error // an error of one job does not stop the others
 	for _, id := range running {
 		j, ok, err := s.interruptIfGone(ctx, id, before)
 		if err != nil {
@@ -297,23 +299,23 @@ func (s *Store) interruptIfGone(ctx context.Context, id string, before []func(ti
 		return tidemark.Job{}, false, err
 	}
 	if l.Dead {
-		s.beforehand(ctx, id, before)
+		s.callEach(ctx, id, before)
 	}
 	return s.interrupt(ctx, id, l)
 }
 
-// beforehand calls each of before with a job, if it can be read.
-func (s *Store) beforehand(ctx context.Context, id string, before []func(tidemark.Job)) {
+// callEach calls each function of before with a job, if the job can be read.
+func (s *Store) callEach(ctx context.Context, id string, before []func(tidemark.Job)) {
 	j, err := s.Job(ctx, id)
 	if err != nil {
-		return // interrupt says so
+		return // interrupt reads it too, and returns the error
 	}
 	for _, call := range before {
 		call(j)
 	}
 }
 
-// interrupt ends one job whose lease was judged.
+// interrupt ends one job if its lease is still l.
 func (s *Store) interrupt(ctx context.Context, id string, l Lease) (tidemark.Job, bool, error) {
 	j, version, err := s.job(ctx, id)
 	if errors.Is(err, tidemark.ErrNotFound) {
@@ -326,11 +328,11 @@ func (s *Store) interrupt(ctx context.Context, id string, l Lease) (tidemark.Job
 		j.Status, j.ExitReason, j.ErrorMessage = tidemark.JobInterrupted, tidemark.ExitInterrupt, "its owner "+l.Holder.String()+" is gone"
 	}
 	b := tidemark.Batch{At: s.k.Now()}
-	lanes, err := s.standsIn(ctx, j)
+	lanes, err := s.lanesOfJob(ctx, j)
 	if err != nil {
 		return j, false, err
 	}
-	if err := s.leaveEarlier(ctx, &b, j); err != nil {
+	if err := s.leaveLegacySlots(ctx, &b, j); err != nil {
 		return j, false, err
 	}
 	if err := s.end(ctx, &b, &j, version, l, lanes, nil); err != nil {
@@ -338,7 +340,7 @@ func (s *Store) interrupt(ctx context.Context, id string, l Lease) (tidemark.Job
 	}
 	if _, err := s.k.Commit(ctx, b); err != nil {
 		if errors.Is(err, tidemark.ErrConflict) {
-			return j, false, nil // somebody else was quicker, or it lives
+			return j, false, nil // another process ended it first, or its owner is alive
 		}
 		return j, false, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// JobFilter says which jobs to list. Zero fields ask for nothing.
+// JobFilter selects jobs. A zero field selects all.
 type JobFilter struct {
 	Agent  string
 	Status string
@@ -28,7 +28,7 @@ func (f JobFilter) check() error {
 	return nil
 }
 
-// Jobs lists jobs, the one that changed last first: ErrInvalid for a status that
+// Jobs lists jobs, the most recently changed first: ErrInvalid for a status that
 // no job can have.
 func (s *Store) Jobs(ctx context.Context, f JobFilter) iter.Seq2[tidemark.Job, error] {
 	if err := f.check(); err != nil {
@@ -49,11 +49,12 @@ func (s *Store) Job(ctx context.Context, id string) (tidemark.Job, error) {
 
 // PutJob keeps a job and reports whether it changed anything.
 func (s *Store) PutJob(ctx context.Context, j tidemark.Job) (bool, error) {
-	return s.replace(ctx, jobKey(j.ID), func(version int64) (tidemark.Record, error) { return s.keptJobRecord(ctx, j, version) })
+	return s.replace(ctx, jobKey(j.ID), func(version int64) (tidemark.Record, error) { return s.importedJobRecord(ctx, j, version) })
 }
 
-// keptJobRecord files a job that was made elsewhere, without the secrets in it.
-func (s *Store) keptJobRecord(ctx context.Context, j tidemark.Job, version int64) (tidemark.Record, error) {
+// importedJobRecord makes the record of a job of another tool, with the secrets
+// masked, also those in its Extra.
+func (s *Store) importedJobRecord(ctx context.Context, j tidemark.Job, version int64) (tidemark.Record, error) {
 	if err := tidemark.CheckID(j.ID); err != nil {
 		return tidemark.Record{}, tidemark.Invalidf("job: %w", err)
 	}
@@ -67,16 +68,16 @@ func (s *Store) keptJobRecord(ctx context.Context, j tidemark.Job, version int64
 	return r, err
 }
 
-// Mark is where a listing stopped, for the next one to go on behind it.
+// Mark is where a listing stopped, so that the next one can continue after it.
 type Mark = records.Mark
 
-// KeptJob is a job with where a listing goes on behind it.
+// KeptJob is a job with the Mark after which a listing continues.
 type KeptJob struct {
 	tidemark.Job
 	Mark Mark
 }
 
-// JobsAfter lists jobs as Jobs does, behind a mark of an earlier listing.
+// JobsAfter lists jobs as Jobs does, after the mark of an earlier listing.
 func (s *Store) JobsAfter(ctx context.Context, f JobFilter, after Mark) iter.Seq2[KeptJob, error] {
 	q := tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit, After: after.After(jobKey(after.ID))}
 	return func(yield func(KeptJob, error) bool) {
@@ -97,8 +98,8 @@ func (s *Store) JobsAfter(ctx context.Context, f JobFilter, after Mark) iter.Seq
 	}
 }
 
-// JobNamed returns the id of the job that is meant: by its id, or the newest of an
-// agent. ErrNotFound.
+// JobNamed returns the id of the job that ref means: ref itself if it is a job's
+// id, or the most recently changed job of the agent of that name. ErrNotFound.
 func (s *Store) JobNamed(ctx context.Context, ref string) (string, error) {
 	_, err := s.Job(ctx, ref)
 	if err == nil || !errors.Is(err, tidemark.ErrNotFound) {

@@ -9,18 +9,18 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// JobRequest is what an agent is to do now because somebody wants it.
+// JobRequest is a job that somebody wants an agent to run now.
 type JobRequest struct {
 	Agent    string
 	Prompt   string
-	Schedule string             // as this one would; its prompt when there is no other
-	Resume   tidemark.SessionID // goes on with this session
-	Fork     tidemark.SessionID // goes on with a copy of this one
-	Entry    int64              // of that session, to go on from; 0: from where it is
+	Schedule string             // run as this schedule would; gives the prompt if Prompt is empty
+	Resume   tidemark.SessionID // continue this session
+	Fork     tidemark.SessionID // continue a copy of this session
+	Entry    int64              // of that session, to continue from; 0: from its head
 }
 
-// RequestJob adds the job that somebody asks for: ErrNotFound when there is no
-// such agent or schedule, ErrInvalid when its parts exclude each other.
+// RequestJob adds the requested job: ErrNotFound when there is no such agent or
+// schedule, ErrInvalid when both Resume and Fork are set.
 func (s *Store) RequestJob(ctx context.Context, r JobRequest) (tidemark.Job, error) {
 	if _, err := s.AgentRecord(ctx, r.Agent); err != nil {
 		return tidemark.Job{}, err
@@ -45,18 +45,18 @@ func (s *Store) RequestJob(ctx context.Context, r JobRequest) (tidemark.Job, err
 	return s.AddJob(ctx, j)
 }
 
-// RepeatJob adds a job that does what another one did, or prompt instead when
-// that is not empty, in the same session or, with fork, in a copy of it.
+// RepeatJob adds a job with the prompt of another one, or with prompt if that is
+// not empty, in the same session or, with fork, in a copy of it.
 func (s *Store) RepeatJob(ctx context.Context, id, prompt string, fork bool) (tidemark.Job, error) {
 	old, err := s.Job(ctx, id)
 	if err != nil {
 		return old, err
 	}
-	said, err := s.JobPrompt(ctx, old)
+	oldPrompt, err := s.JobPrompt(ctx, old)
 	if err != nil {
 		return old, err
 	}
-	j := tidemark.Job{Agent: old.Agent, Schedule: old.Schedule, Trigger: tidemark.TriggerManual, Prompt: cmp.Or(prompt, said), SessionID: old.SessionID, Resume: old.Next()}
+	j := tidemark.Job{Agent: old.Agent, Schedule: old.Schedule, Trigger: tidemark.TriggerManual, Prompt: cmp.Or(prompt, oldPrompt), SessionID: old.SessionID, Resume: old.Next()}
 	if fork {
 		j.Trigger, j.ForkedFrom = tidemark.TriggerFork, old.ID
 	}
@@ -66,14 +66,17 @@ func (s *Store) RepeatJob(ctx context.Context, id, prompt string, fork bool) (ti
 	return s.AddJob(ctx, j)
 }
 
-// MaxMessageBytes bounds what somebody writes to an agent, as what comes to its
-// inbox is.
+// MaxMessageBytes bounds a message to an agent, like a file in its inbox.
 const MaxMessageBytes = 1 << 20
 
-// SendMessage makes a job of what somebody writes to an agent: the prompt of its
-// schedule of type chat, and the text after it. ErrNotFound when nobody can
-// write to it, ErrConflict when its schedule is disabled, or skips it because a
-// job of it is under way.
+// ErrNoInbox means that an agent takes no messages, because it has no schedule of
+// type chat.
+var ErrNoInbox = tidemark.Errorf(tidemark.ErrNotFound, "no schedule of type chat")
+
+// SendMessage makes a job of a message to an agent: its prompt is that of the
+// agent's schedule of type chat, with the text after it. ErrNoInbox when the
+// agent has no such schedule, ErrConflict when the schedule is disabled, or skips
+// the message because a job of it is pending or running.
 func (s *Store) SendMessage(ctx context.Context, from tidemark.Holder, agent, text string) (tidemark.Job, error) {
 	switch {
 	case len(text) > MaxMessageBytes:
@@ -89,7 +92,7 @@ func (s *Store) SendMessage(ctx context.Context, from tidemark.Holder, agent, te
 	case err != nil:
 		return tidemark.Job{}, err
 	case to.Name == "":
-		return tidemark.Job{}, tidemark.NotFoundf("agent %s has no schedule of type chat", agent)
+		return tidemark.Job{}, tidemark.Errorf(ErrNoInbox, "agent %s has no schedule of type chat", agent)
 	case to.Status == tidemark.Disabled:
 		return tidemark.Job{}, tidemark.Conflictf("schedule %s/%s: %w", to.Agent, to.Name, ErrDisabled)
 	}
@@ -102,8 +105,8 @@ func (s *Store) SendMessage(ctx context.Context, from tidemark.Holder, agent, te
 	return got.Job, err
 }
 
-// Message is what an agent is told when somebody writes to it: the prompt of
-// its schedule, and the text.
+// Message returns the prompt of a job for a message to an agent: the prompt of
+// the schedule, and the text.
 func Message(prompt, text string) string {
 	if strings.TrimSpace(prompt) == "" {
 		return text
@@ -111,8 +114,8 @@ func Message(prompt, text string) string {
 	return prompt + "\n\n" + text
 }
 
-// ChatSchedule finds the schedule of type chat of an agent, one that is enabled
-// if there is one; the zero Schedule when there is none.
+// ChatSchedule returns the schedule of type chat of an agent, an enabled one if
+// there is one; the zero Schedule when there is none.
 func (s *Store) ChatSchedule(ctx context.Context, agent string) (found tidemark.Schedule, err error) {
 	for d, err := range s.Schedules(ctx, agent) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {

@@ -13,25 +13,25 @@ import (
 // JobRun is a job that this process runs. Its methods may be called
 // concurrently.
 type JobRun struct {
-	// Delayed is told why the end of the job is not kept yet, each time that it
-	// is not; nil: nobody is told.
+	// Delayed is called with the error each time that Finish could not commit
+	// the end of the job and tries again; it may be nil.
 	Delayed func(error)
 
 	s       *Store
-	held    *records.Holding // its mutex guards what follows
+	held    *records.Holding // its mutex guards the fields below
 	job     tidemark.Job
 	version int64
 	length  int64                   // of the output
-	lanes   []tidemark.Precondition // that the job stands in
+	lanes   []tidemark.Precondition // that the job takes
 }
 
-// StartJob makes this process the owner of a job that waits: ErrBusy when as
-// many run as are allowed, ErrConflict when it does not wait any more.
+// StartJob makes this process the owner of a pending job: ErrBusy when the limits
+// allow no more, ErrConflict when the job is no longer pending.
 func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, limits SlotLimits) (*JobRun, error) {
 	var run *JobRun
 	err := records.Retry(ctx, func() error {
 		var j tidemark.Job
-		old, err := s.jobAt(ctx, id, &j)
+		old, err := s.readJob(ctx, id, &j)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 		if err != nil {
 			return err
 		}
-		lanes, err := s.enter(ctx, &b, j, limits)
+		lanes, err := s.takeLanes(ctx, &b, j, limits)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 			return err
 		}
 		b.Puts = append(b.Puts, r)
-		if err := s.decide(ctx, b); err != nil {
+		if err := s.commitUntilKnown(ctx, b); err != nil {
 			return err
 		}
 		run = &JobRun{s: s, held: s.k.Hold(l), job: j, version: r.Version, length: old.Head.Length, lanes: lanes}
@@ -62,11 +62,11 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 	return run, err
 }
 
-// decide is commit for a batch that its caller must not be in doubt about: a
-// caller that is told to stop just now would be left with a job that it does not
-// know of, and so would one whose connection broke. It goes on asking until ctx
-// ends; then the caller is ended too, and its lease tells.
-func (s *Store) decide(ctx context.Context, b tidemark.Batch) error {
+// commitUntilKnown commits a batch and does not return before it is known whether
+// the commit took effect. A caller that is cancelled during the commit, or loses
+// its connection, would otherwise own a job without knowing it. It gives up only
+// when ctx ends; then the caller ends too, and the job is found by its lease.
+func (s *Store) commitUntilKnown(ctx context.Context, b tidemark.Batch) error {
 	b.ID = tidemark.NewBatchID()
 	_, err := s.k.Commit(context.WithoutCancel(ctx), b)
 	for try := 0; errors.Is(err, tidemark.ErrUnknown); try++ {
@@ -74,7 +74,7 @@ func (s *Store) decide(ctx context.Context, b tidemark.Batch) error {
 			return err
 		}
 		switch took, lookErr := s.k.Took(ctx, b); {
-		case lookErr != nil: // still away
+		case lookErr != nil: // the storage is still unreachable
 		case took:
 			return nil
 		default:
@@ -91,7 +91,7 @@ func (r *JobRun) Job() tidemark.Job {
 	return r.job
 }
 
-// Emit adds to the output of the job: ErrConflict when it is not ours any more.
+// Emit appends to the output of the job: ErrConflict when the lease is lost.
 func (r *JobRun) Emit(ctx context.Context, events ...tidemark.Event) error {
 	if len(events) == 0 {
 		return nil
@@ -114,7 +114,7 @@ func (r *JobRun) Emit(ctx context.Context, events ...tidemark.Event) error {
 	return nil
 }
 
-// Note writes down something about the job while it runs, such as its session.
+// Note changes the record of the running job, for instance to add its session.
 func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
 	r.held.Lock()
 	defer r.held.Unlock()
@@ -137,10 +137,10 @@ func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
 }
 
 // KeepAlive renews the lease of the job until ctx ends, and calls cancelled
-// when somebody wants the job to end.
+// once when somebody wants the job to end.
 //
-// Unlike that of a session's writer it heeds a wish from before its first look: a job has
-// one run, so whoever asked meant this one.
+// Unlike the KeepAlive of a session's writer, it also heeds a request that is
+// older than its first check: a job has one run, so the request means this one.
 func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(by tidemark.Holder)) error {
 	told := false
 	look := func() {
@@ -149,25 +149,25 @@ func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(by tidemark.Holde
 			cancelled(q.From)
 		}
 	}
-	// Anything but a conflict may pass, and the lease outlasts some of it.
+	// Any error but a conflict may be transient, and the lease outlasts short ones.
 	return r.held.KeepAlive(ctx, look, func(err error) bool { return errors.Is(err, tidemark.ErrConflict) })
 }
 
-// Finish ends the job: its record, its lanes, what its agent remembers and the
-// job that follows it, if there is one, change together, and it is nobody's any
-// more. It returns the job that follows.
+// Finish ends the job and releases it. Its record, its lanes, what its agent
+// remembers and the job that follows it, if there is one, change in one commit.
+// Finish returns the job that follows.
 //
-// The end of a job is not given up because others are in the way or the storage
-// is away: the lease is kept and Finish goes on until the end is durable, the
-// lease is lost or ctx ends. After that whoever finds the owner dead or silent
-// interrupts the job.
+// On conflicts, and while the storage is unreachable, Finish renews the lease and
+// tries again, until the end is durable, the lease is lost or ctx ends. If the
+// job has not ended by then, the process that finds its owner dead or silent
+// interrupts it.
 func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember func(*tidemark.Agent, tidemark.Job), follow *tidemark.Job) (tidemark.Job, error) {
 	r.held.Lock()
 	defer r.held.Unlock()
 	e := ending{run: r, job: r.job, remember: remember, follow: follow}
 	end(&e.job)
 	for try := 0; ; try++ {
-		err := e.try(ctx)
+		err := e.commit(ctx)
 		lost, isFinal := records.IsFinal(err)
 		switch {
 		case err == nil:
@@ -176,34 +176,35 @@ func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember f
 			return e.next, nil
 		case isFinal:
 			return tidemark.Job{}, lost
-		case !passes(err) || endWait(ctx, try) != nil:
+		case !isTransient(err) || pauseBeforeRetry(ctx, try) != nil:
 			return tidemark.Job{}, err
 		}
 		if r.Delayed != nil {
 			r.Delayed(err)
 		}
-		// Nobody else can renew the lease meanwhile. A lease that is lost is found
-		// out by the next try.
+		// KeepAlive cannot renew the lease while Finish holds the mutex. If the
+		// lease is lost, the next try notices.
 		if r.held.IsOld() {
 			_ = r.held.Renew(ctx)
 		}
 	}
 }
 
-// longEndWait bounds the pause between two tries to keep the end of a job: much
-// less than a lease lasts, and little work for a store that is away for hours.
-const longEndWait = 2 * time.Second
+// maxFinishPause bounds the pause between two tries to commit the end of a job:
+// much less than a lease lasts, and rare enough for a store that is unreachable
+// for hours.
+const maxFinishPause = 2 * time.Second
 
-// endWait is backOff for as long as it takes.
-func endWait(ctx context.Context, try int) error {
-	return records.BackOffUpTo(ctx, try, longEndWait)
+// pauseBeforeRetry is records.BackOff with pauses that grow up to maxFinishPause.
+func pauseBeforeRetry(ctx context.Context, try int) error {
+	return records.BackOffUpTo(ctx, try, maxFinishPause)
 }
 
-// passes reports whether an error may be gone at the next try.
-func passes(err error) bool {
-	for _, lasting := range []error{tidemark.ErrInvalid, tidemark.ErrCorrupt, tidemark.ErrSealed, tidemark.ErrDenied, tidemark.ErrNotFound, tidemark.ErrUnsupported,
+// isTransient reports whether the next try may succeed.
+func isTransient(err error) bool {
+	for _, permanent := range []error{tidemark.ErrInvalid, tidemark.ErrCorrupt, tidemark.ErrSealed, tidemark.ErrDenied, tidemark.ErrNotFound, tidemark.ErrUnsupported,
 		context.Canceled} {
-		if errors.Is(err, lasting) {
+		if errors.Is(err, permanent) {
 			return false
 		}
 	}
@@ -220,8 +221,8 @@ type ending struct {
 	sent     []string // batches that may have taken effect
 }
 
-// try keeps the end: a final conflict when the job is somebody else's.
-func (e *ending) try(ctx context.Context) error {
+// commit tries once to commit the end: a final conflict when the lease is lost.
+func (e *ending) commit(ctx context.Context) error {
 	r, s := e.run, e.run.s
 	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: s.k.Now()}
 	if e.follow != nil {
@@ -244,20 +245,22 @@ func (e *ending) try(ctx context.Context) error {
 	case errors.Is(err, tidemark.ErrUnknown):
 		e.sent = append(e.sent, b.ID)
 	case errors.Is(err, tidemark.ErrConflict):
-		return e.met(ctx, err)
+		return e.explainConflict(ctx, err)
 	}
 	return err
 }
 
-// met explains a conflict: nil when an earlier try took effect after all.
-func (e *ending) met(ctx context.Context, conflict error) error {
+// explainConflict finds out why a commit conflicted. It returns nil when an
+// earlier try took effect after all, a final error when the lease is lost, and
+// otherwise the conflict, after refreshing what the next try needs.
+func (e *ending) explainConflict(ctx context.Context, conflict error) error {
 	r := e.run
 	ours, err := r.held.Ours(ctx)
 	if err != nil {
 		return err
 	}
 	var kept tidemark.Job
-	record, err := r.s.jobAt(ctx, e.job.ID, &kept)
+	record, err := r.s.readJob(ctx, e.job.ID, &kept)
 	switch {
 	case err != nil:
 		return err
@@ -266,10 +269,10 @@ func (e *ending) met(ctx context.Context, conflict error) error {
 	case !ours:
 		return records.Final(r.held.Lost(ctx, conflict))
 	}
-	// While the lease is ours nobody else changes the job and its lanes: what is
-	// otherwise than thought is so by a commit of ours whose outcome was unknown.
+	// While the lease is ours nobody else changes the job and its lanes. If they
+	// differ from what we expect, a commit of ours with an unknown outcome did it.
 	r.version = record.Version
-	if r.lanes, err = r.s.standsIn(ctx, e.job); err != nil {
+	if r.lanes, err = r.s.lanesOfJob(ctx, e.job); err != nil {
 		return err
 	}
 	return conflict

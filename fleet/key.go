@@ -28,8 +28,8 @@ const (
 	KeyBytes = 32
 )
 
-// OpenKey reads the key of the fleet in a folder, and makes one where there is
-// none. One that others can read or write is refused.
+// OpenKey reads the key of the fleet in a folder, and creates it if there is
+// none. It refuses a key that other users can read or write.
 func OpenKey(dir string) (Key, error) {
 	if err := durable.MakeDir(dir); err != nil {
 		return nil, tidemark.Storagef("the key of the fleet: %w", err)
@@ -52,7 +52,7 @@ func OpenKey(dir string) (Key, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		fresh := make([]byte, KeyBytes)
 		rand.Read(fresh)
-		_ = in.Remove(keyFile + ".tmp") // of one who died while writing; Replace says what is in its way
+		_ = in.Remove(keyFile + ".tmp") // left by a process that died while writing; if this fails, Replace returns the error
 		err = durable.Replace(in, keyFile+".tmp", keyFile, []byte(hex.EncodeToString(fresh)+"\n"))
 		if err != nil {
 			return nil, tidemark.Storagef("the key of the fleet: %w", err)
@@ -71,7 +71,8 @@ func OpenKey(dir string) (Key, error) {
 	return key, nil
 }
 
-// ReadKey reads the key of the fleet in a folder; nil where no fleet was up yet.
+// ReadKey reads the key of the fleet in a folder; nil if there is none, because
+// no fleet has run here yet.
 func ReadKey(dir string) (Key, error) {
 	if _, err := os.Lstat(filepath.Join(dir, keyFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -79,8 +80,8 @@ func ReadKey(dir string) (Key, error) {
 	return OpenKey(dir)
 }
 
-// SignSchedule returns a schedule that no file has with its MAC. It covers what
-// is done and how often; where it stands changes with every run.
+// SignSchedule returns a schedule that is in no fleet file with its MAC. The MAC
+// covers what runs and when, and leaves out what changes with every run.
 func (k Key) SignSchedule(s tidemark.Schedule) tidemark.Schedule {
 	s.MAC = k.MAC(scheduleText(s)...)
 	return s
@@ -93,7 +94,8 @@ func (k Key) SignedSchedule(s tidemark.Schedule) bool {
 }
 
 // Proposed reports whether a schedule was neither made by this fleet nor
-// accepted. Where no fleet was up, nobody can tell what another one signed.
+// accepted. Without a key a MAC cannot be checked, so a signed schedule counts as
+// accepted.
 func (k Key) Proposed(s tidemark.Schedule) bool {
 	return s.By != ByFile && (s.MAC == "" || k != nil) && !k.SignedSchedule(s)
 }
@@ -103,21 +105,21 @@ func scheduleText(s tidemark.Schedule) []string {
 		s.Prompt, s.Session, strconv.FormatBool(s.Resume), strconv.FormatBool(s.Once)}
 }
 
-// MAC says of a list of texts that whoever has this key wrote it. The first
-// text says what the list is of.
+// MAC authenticates a list of texts: only an owner of the key can make it. The
+// first text names the kind of list.
 func (k Key) MAC(texts ...string) string {
-	// A list of texts is the same in JSON only when each of them is.
-	said, err := json.Marshal(texts)
+	// Lists that differ in any text also differ in JSON.
+	encoded, err := json.Marshal(texts)
 	if err != nil {
 		return ""
 	}
 	h := hmac.New(sha256.New, k)
-	h.Write(said)
+	h.Write(encoded)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Verify reports whether whoever has this key wrote a list of texts. A key that
-// is not there wrote nothing.
+// Verify reports whether mac is the MAC of a list of texts under this key. It is
+// always false for a nil key.
 func (k Key) Verify(mac string, texts ...string) bool {
 	return len(k) == KeyBytes && hmac.Equal([]byte(mac), []byte(k.MAC(texts...)))
 }

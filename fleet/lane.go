@@ -14,21 +14,20 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// A job that runs stands in a lane of its agent and, where the fleet has a
-// limit, in one of the fleet. A lane is a record that is there while the job
-// runs: the commit that starts the job makes it, the one that ends the job
-// removes it. A limit of n is n lanes, numbered from 0, and two jobs meet only
-// when they want the same one; without a limit the lane is called after the job,
-// and nobody meets.
+// A running job takes a lane of its agent and, if the fleet has a limit, one of
+// the fleet. A lane is a record: the commit that starts the job makes it, the one
+// that ends the job removes it. A limit of n means n lanes, numbered from 0, and
+// two starts conflict only if they want the same lane. Without a limit the lane
+// has the name of the job, and starts never conflict.
 //
-// Earlier programs kept one list of the jobs that run for each agent and one for
-// the fleet, which every start and every end replaced. What such a program left
-// in its lists is counted, and interrupted when its owner is dead.
+// Earlier releases kept one list of running jobs for each agent and one for the
+// fleet, which every start and every end replaced: the legacy slots. Jobs in
+// these lists are counted, and are interrupted when their owner is dead.
 
-// ErrBusy says that as many jobs run as are allowed.
+// ErrBusy means that the limits allow no more running jobs.
 var ErrBusy = errors.New("as many jobs run as are allowed")
 
-// ErrNobody says that no daemon which is up has the agent of a job.
+// ErrNobody means that no live daemon has the agent of a job.
 var ErrNobody = errors.New("no fleet that is up has its agent")
 
 // SlotLimits bound how many jobs run at once; 0: no limit.
@@ -37,31 +36,34 @@ type SlotLimits struct {
 	Fleet int
 }
 
-// ofFleet is whose the lanes of the fleet are; no agent is called so.
-const ofFleet = "-"
+// fleetGroup is the group of the fleet's lanes, those of an agent being grouped
+// under its name. No agent can have this name.
+const fleetGroup = "-"
 
 // lane is the body of its record.
 type lane struct {
 	Job string `json:"job"`
 }
 
-// taken is a lane in which a job runs. A lane whose record is damaged has no
-// job, and is taken nevertheless.
-type taken struct {
+// takenLane is a lane that a running job takes. A lane whose record is damaged is
+// taken, too, though its job is unknown.
+type takenLane struct {
 	tidemark.Precondition
-	of   string // the agent, or ofFleet
-	name string
-	job  string
-	at   time.Time
+	group string // the agent, or fleetGroup
+	name  string
+	job   string
+	at    time.Time
 }
 
-func laneKey(of, name string) tidemark.Key { return tidemark.Key{Kind: kindLane, ID: of + "." + name} }
+func laneKey(group, name string) tidemark.Key {
+	return tidemark.Key{Kind: kindLane, ID: group + "." + name}
+}
 
-// lanes lists the lanes of an agent or of the fleet in which jobs run, all when
-// of is "", the one that was taken first before the others.
-func (s *Store) lanes(ctx context.Context, of string) ([]taken, error) {
-	var all []taken
-	for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindLane, Group: of, Order: tidemark.ByID}) {
+// lanes lists the taken lanes of a group, or of all groups if group is "", the one
+// that was taken first at the beginning.
+func (s *Store) lanes(ctx context.Context, group string) ([]takenLane, error) {
+	var all []takenLane
+	for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindLane, Group: group, Order: tidemark.ByID}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
 		}
@@ -69,95 +71,95 @@ func (s *Store) lanes(ctx context.Context, of string) ([]taken, error) {
 		if at < 0 {
 			continue // not a key of ours
 		}
-		t := taken{Precondition: tidemark.Precondition{Key: r.Key, Version: r.Version}, of: r.ID[:at], name: r.ID[at+1:], at: r.UpdatedAt}
+		t := takenLane{Precondition: tidemark.Precondition{Key: r.Key, Version: r.Version}, group: r.ID[:at], name: r.ID[at+1:], at: r.UpdatedAt}
 		var body lane
 		if err == nil && records.Decode(r, &body) == nil {
 			t.job = body.Job
 		}
 		all = append(all, t)
 	}
-	slices.SortStableFunc(all, func(a, b taken) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(all, func(a, b takenLane) int { return a.at.Compare(b.at) })
 	return all, nil
 }
 
-// slots are the jobs that an earlier program runs, of one agent or of the whole
-// fleet.
-type slots struct {
+// legacySlots are the jobs that a process of an earlier release runs, of one
+// agent or of the whole fleet.
+type legacySlots struct {
 	Running []string `json:"running"`
 }
 
-func slotsKey(of string) tidemark.Key { return tidemark.Key{Kind: kindSlots, ID: of} }
+func legacySlotsKey(group string) tidemark.Key { return tidemark.Key{Kind: kindSlots, ID: group} }
 
-// earlier returns the jobs that an earlier program runs.
-func (s *Store) earlier(ctx context.Context, of string) ([]string, error) {
-	var have slots
-	_, err := s.k.Get(ctx, slotsKey(of), &have)
+// legacyRunning returns the jobs that processes of earlier releases run.
+func (s *Store) legacyRunning(ctx context.Context, group string) ([]string, error) {
+	var have legacySlots
+	_, err := s.k.Get(ctx, legacySlotsKey(group), &have)
 	return have.Running, err
 }
 
-// enter puts a job into its lanes: ErrBusy when none is free. It returns what
-// has to be removed when the job ends.
-func (s *Store) enter(ctx context.Context, b *tidemark.Batch, j tidemark.Job, limits SlotLimits) ([]tidemark.Precondition, error) {
-	of := j.Agent
+// takeLanes adds to a batch the lanes that a job takes: ErrBusy when none is free.
+// It returns them as what has to be removed when the job ends.
+func (s *Store) takeLanes(ctx context.Context, b *tidemark.Batch, j tidemark.Job, limits SlotLimits) ([]tidemark.Precondition, error) {
+	group := j.Agent
 	if limits.Fleet > 0 {
-		of = "" // how many run in all has to be known
+		group = "" // the limit of the fleet counts the jobs of all agents
 	}
-	all, err := s.lanes(ctx, of)
+	all, err := s.lanes(ctx, group)
 	if err != nil {
 		return nil, err
 	}
-	before, err := s.earlier(ctx, j.Agent)
+	legacy, err := s.legacyRunning(ctx, j.Agent)
 	if err != nil {
 		return nil, err
 	}
-	names := []string{freeLane(j.ID, limits.Agent, lanesOf(all, j.Agent), len(before))}
-	whose := []string{j.Agent}
+	names := []string{freeLane(j.ID, limits.Agent, lanesOf(all, j.Agent), len(legacy))}
+	groups := []string{j.Agent}
 	if limits.Fleet > 0 {
-		if before, err = s.earlier(ctx, ofFleet); err != nil {
+		if legacy, err = s.legacyRunning(ctx, fleetGroup); err != nil {
 			return nil, err
 		}
-		own := lanesOf(all, ofFleet)
-		names, whose = append(names, freeLane(j.ID, limits.Fleet, own, len(before)+outside(all, own))), append(whose, ofFleet)
+		own := lanesOf(all, fleetGroup)
+		names, groups = append(names, freeLane(j.ID, limits.Fleet, own, len(legacy)+countOutsideFleetLanes(all, own))), append(groups, fleetGroup)
 	}
 	var made []tidemark.Precondition
 	for i, name := range names {
 		if name == "" {
 			return nil, ErrBusy
 		}
-		r, err := records.Put(laneKey(whose[i], name), 0, lane{Job: j.ID})
+		r, err := records.Put(laneKey(groups[i], name), 0, lane{Job: j.ID})
 		if err != nil {
 			return nil, err
 		}
-		r.Group = whose[i]
+		r.Group = groups[i]
 		b.Puts = append(b.Puts, r)
 		made = append(made, tidemark.Precondition{Key: r.Key, Version: r.Version})
 	}
 	return made, nil
 }
 
-// outside is how many jobs run in no lane of the fleet: they were started while
-// it had no limit.
-func outside(all, own []taken) (n int) {
+// countOutsideFleetLanes returns the number of jobs that run without a lane of the
+// fleet, because they were started while the fleet had no limit.
+func countOutsideFleetLanes(all, own []takenLane) (n int) {
 	for _, t := range all {
-		if t.of != ofFleet && !slices.ContainsFunc(own, func(o taken) bool { return o.job == t.job }) {
+		if t.group != fleetGroup && !slices.ContainsFunc(own, func(o takenLane) bool { return o.job == t.job }) {
 			n++
 		}
 	}
 	return n
 }
 
-func lanesOf(all []taken, of string) []taken {
-	return slices.DeleteFunc(slices.Clone(all), func(t taken) bool { return t.of != of })
+func lanesOf(all []takenLane, group string) []takenLane {
+	return slices.DeleteFunc(slices.Clone(all), func(t takenLane) bool { return t.group != group })
 }
 
-// freeLane returns a lane for a job, "" when none is free. Which of the free ones it
-// is is left to chance, so that those who pick at the same time seldom meet.
+// freeLane returns a lane for a job, "" when none is free. It picks one of the
+// free lanes at random, so that concurrent starts seldom conflict.
 //
-// Jobs that run beside the lanes, and in lanes that an earlier and greater limit
-// had, take away from what may be picked: the lanes that may be are the first
-// ones, as many as there would be if all of them were taken. So whoever picks
-// from an older look has fewer to choose from, and never one too many.
-func freeLane(job string, limit int, lanes []taken, beside int) string {
+// Jobs outside the lanes, and those in lanes beyond the limit because the limit
+// was higher before, count as well: freeLane uses only the first lanes, so few
+// that the limit holds even if all of them are taken. So a start that is based on
+// older data has fewer lanes to pick from, and never exceeds the limit.
+func freeLane(job string, limit int, lanes []takenLane, outside int) string {
 	if limit == 0 {
 		return job
 	}
@@ -165,13 +167,13 @@ func freeLane(job string, limit int, lanes []taken, beside int) string {
 	for _, t := range lanes {
 		n, err := strconv.Atoi(t.name)
 		if err != nil || n < 0 || n >= limit {
-			beside++
+			outside++
 			continue
 		}
 		isTaken[n] = true
 	}
 	usable := limit
-	for above := 0; usable > 0 && usable+above+beside > limit; {
+	for above := 0; usable > 0 && usable+above+outside > limit; {
 		usable--
 		if isTaken[usable] {
 			above++
@@ -189,11 +191,11 @@ func freeLane(job string, limit int, lanes []taken, beside int) string {
 	return strconv.Itoa(free[rand.IntN(len(free))])
 }
 
-// standsIn finds the lanes of a job.
-func (s *Store) standsIn(ctx context.Context, j tidemark.Job) ([]tidemark.Precondition, error) {
+// lanesOfJob returns the lanes that a job takes.
+func (s *Store) lanesOfJob(ctx context.Context, j tidemark.Job) ([]tidemark.Precondition, error) {
 	var in []tidemark.Precondition
-	for _, of := range []string{j.Agent, ofFleet} {
-		all, err := s.lanes(ctx, of)
+	for _, group := range []string{j.Agent, fleetGroup} {
+		all, err := s.lanes(ctx, group)
 		if err != nil {
 			return nil, err
 		}
@@ -206,11 +208,11 @@ func (s *Store) standsIn(ctx context.Context, j tidemark.Job) ([]tidemark.Precon
 	return in, nil
 }
 
-// leaveEarlier takes a job out of the lists of an earlier program.
-func (s *Store) leaveEarlier(ctx context.Context, b *tidemark.Batch, j tidemark.Job) error {
-	for _, of := range []string{j.Agent, ofFleet} {
-		var have slots
-		r, err := s.k.Get(ctx, slotsKey(of), &have)
+// leaveLegacySlots adds to a batch what removes a job from the legacy slots.
+func (s *Store) leaveLegacySlots(ctx context.Context, b *tidemark.Batch, j tidemark.Job) error {
+	for _, group := range []string{j.Agent, fleetGroup} {
+		var have legacySlots
+		r, err := s.k.Get(ctx, legacySlotsKey(group), &have)
 		if err != nil {
 			return err
 		}
@@ -218,7 +220,7 @@ func (s *Store) leaveEarlier(ctx context.Context, b *tidemark.Batch, j tidemark.
 			continue
 		}
 		have.Running = slices.DeleteFunc(have.Running, func(id string) bool { return id == j.ID })
-		p, err := records.Put(slotsKey(of), r.Version, have)
+		p, err := records.Put(legacySlotsKey(group), r.Version, have)
 		if err != nil {
 			return err
 		}
@@ -227,16 +229,16 @@ func (s *Store) leaveEarlier(ctx context.Context, b *tidemark.Batch, j tidemark.
 	return nil
 }
 
-// Running lists the jobs of an agent that run, or of the whole fleet when that
-// is "", the one that started last behind the others.
+// Running lists the running jobs of an agent, or of the whole fleet if agent is
+// "", the one that started last at the end.
 func (s *Store) Running(ctx context.Context, agent string) ([]string, error) {
 	all, err := s.lanes(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
-	running, err := s.earlier(ctx, cmp.Or(agent, ofFleet))
+	running, err := s.legacyRunning(ctx, cmp.Or(agent, fleetGroup))
 	for _, t := range all {
-		if t.job != "" && t.of != ofFleet {
+		if t.job != "" && t.group != fleetGroup {
 			running = append(running, t.job)
 		}
 	}

@@ -15,23 +15,23 @@ type Skipped struct {
 	Until   time.Time `json:"until,omitzero"`
 	Count   int64     `json:"count"`
 	Reason  string    `json:"reason"`
-	// Delivery is what was skipped, where it came in under an id.
+	// Delivery is the id of the trigger that was skipped, if it had one.
 	Delivery string `json:"delivery,omitempty"`
 }
 
-// Occurrence is what becomes of a schedule that is due: the jobs that run, what
-// is skipped, and the next instant.
+// Occurrence is what to do about a schedule that is due: the jobs to run, what to
+// skip, and the next instant.
 type Occurrence struct {
-	Of      tidemark.Schedule // as it was judged
+	Of      tidemark.Schedule // as it was when this was decided
 	Jobs    []tidemark.Job    // to run, each with its Occurrence
 	Skipped []Skipped
 	Next    time.Time // zero: never again
-	Settled time.Time // while Next waits for the end of a job
+	Settled time.Time // while Next waits for the end of a job: everything up to here except Next is decided
 }
 
-// ClaimOccurrence makes jobs of what is due, once over all daemons: ErrExists
-// when somebody else was quicker. The jobs, the skips and the next instant are
-// kept together or not at all.
+// ClaimOccurrence adds the jobs of an occurrence, once across all daemons:
+// ErrExists when another daemon claimed it first. The jobs, the skips and the next
+// instant are one commit.
 func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.Job, error) {
 	var jobs []tidemark.Job
 	err := records.Retry(ctx, func() error {
@@ -63,14 +63,15 @@ func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.J
 		if err != nil {
 			return err
 		}
-		b.Puts = append(b.Puts, r) // last: with it the occurrence is taken
+		b.Puts = append(b.Puts, r) // last: this put claims the occurrence
 		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 	return jobs, err
 }
 
-// noteSkips adds to the history of a schedule what did not run.
+// noteSkips adds to a batch the skips of an occurrence, for the history of its
+// schedule.
 func (s *Store) noteSkips(ctx context.Context, b *tidemark.Batch, o Occurrence) error {
 	log := s.scheduleKey(o.Of.Agent, o.Of.Name)
 	length, err := s.length(ctx, log)
@@ -91,7 +92,7 @@ func (s *Store) noteSkips(ctx context.Context, b *tidemark.Batch, o Occurrence) 
 	return nil
 }
 
-// Skips yields what of a schedule did not run and why, the newest n first.
+// Skips returns the newest n skips of a schedule, the newest first.
 func (s *Store) Skips(ctx context.Context, agent, name string, n int) ([]Skipped, error) {
 	var all []Skipped
 	for l, err := range s.k.Backend().Lines(ctx, s.scheduleKey(agent, name), tidemark.Span{Newest: n, Backwards: true}) {

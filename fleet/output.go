@@ -10,35 +10,35 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// What a job puts out, and what an agent logs, is the log of its record.
+// The output of a job is the log of its record, and so is the log of an agent.
 
-// Output yields what a job put out.
+// Output yields the output of a job.
 func (s *Store) Output(ctx context.Context, job string, spans ...tidemark.Span) iter.Seq2[tidemark.Event, error] {
 	return s.events(ctx, jobKey(job), spans)
 }
 
-// AgentLog yields what an agent logged.
+// AgentLog yields the log of an agent.
 func (s *Store) AgentLog(ctx context.Context, agent string, spans ...tidemark.Span) iter.Seq2[tidemark.Event, error] {
 	return s.events(ctx, agentKey(agent), spans)
 }
 
-// AppendOutput adds to what a job put out. The log is as long as from says;
-// ErrConflict when somebody else was quicker.
+// AppendOutput appends to the output of a job, which must have from events by now:
+// ErrConflict otherwise.
 func (s *Store) AppendOutput(ctx context.Context, job string, from int64, events ...tidemark.Event) error {
 	return s.appendEvents(ctx, jobKey(job), from, events)
 }
 
-// AppendAgentLog is AppendOutput for what an agent logged.
+// AppendAgentLog is AppendOutput for the log of an agent.
 func (s *Store) AppendAgentLog(ctx context.Context, agent string, from int64, events ...tidemark.Event) error {
 	return s.appendEvents(ctx, agentKey(agent), from, events)
 }
 
-// OutputLength is how many events a job put out.
+// OutputLength returns the number of events in the output of a job.
 func (s *Store) OutputLength(ctx context.Context, job string) (int64, error) {
 	return s.length(ctx, jobKey(job))
 }
 
-// AgentLogLength is how many events an agent logged.
+// AgentLogLength returns the number of events in the log of an agent.
 func (s *Store) AgentLogLength(ctx context.Context, agent string) (int64, error) {
 	return s.length(ctx, agentKey(agent))
 }
@@ -77,8 +77,8 @@ func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, 
 	return err
 }
 
-// eventLines are events, without the secrets in them, as the lines of a log that
-// is as long as from says.
+// eventLines returns events, with their secrets masked, as the lines that follow
+// line from of a log.
 func (s *Store) eventLines(ctx context.Context, log tidemark.Key, from int64, events []tidemark.Event) (tidemark.Append, error) {
 	a := tidemark.Append{Log: log, Lines: make([]tidemark.Line, len(events))}
 	for i, e := range events {
@@ -100,18 +100,18 @@ func (s *Store) redactEvent(id string, e *tidemark.Event) vault.Values {
 	return s.vault.Redact(id, []*string{&e.Content, &e.Error, &e.Message, &e.Stack}, &e.Input, &e.Result, &e.Extra)
 }
 
-// Numbered is an event with its place in the output that it is of.
+// Numbered is an event with its number in its log.
 type Numbered struct {
 	Seq int64 `json:"seq"`
 	tidemark.Event
 }
 
-// NumberedOutput is Output with the place of each event.
+// NumberedOutput is Output with the number of each event.
 func (s *Store) NumberedOutput(ctx context.Context, job string, spans ...tidemark.Span) iter.Seq2[Numbered, error] {
 	return s.numbered(ctx, jobKey(job), spans)
 }
 
-// NumberedAgentLog is AgentLog with the place of each event.
+// NumberedAgentLog is AgentLog with the number of each event.
 func (s *Store) NumberedAgentLog(ctx context.Context, agent string, spans ...tidemark.Span) iter.Seq2[Numbered, error] {
 	return s.numbered(ctx, agentKey(agent), spans)
 }
@@ -130,18 +130,18 @@ func (s *Store) numbered(ctx context.Context, log tidemark.Key, spans []tidemark
 	}
 }
 
-// outputLook is how often a follower looks whether the job has ended: that
-// makes no line.
-const outputLook = 250 * time.Millisecond
+// endPollInterval is how often FollowOutput checks whether the job has ended: the
+// end adds no line that would wake it.
+const endPollInterval = 250 * time.Millisecond
 
-// FollowOutput yields what a job put out after seq, and what it puts out from
-// now on, until it has ended or nobody runs it any more. What is damaged is
-// yielded as a *tidemark.Damage, and it goes on.
+// FollowOutput yields the output of a job after the event numbered after, and
+// what follows as it arrives, until the job has ended or nobody runs it any more.
+// It yields a damaged event as a *tidemark.Damage, and continues.
 func (s *Store) FollowOutput(ctx context.Context, job string, after int64) iter.Seq2[Numbered, error] {
 	return func(yield func(Numbered, error) bool) {
 		for {
-			// The job is looked at first: what it put out before it ended is there.
-			over, err := s.over(ctx, job)
+			// The job is read before its output: if it has ended, its output is complete.
+			over, err := s.outputEnded(ctx, job)
 			if err != nil {
 				yield(Numbered{}, err)
 				return
@@ -163,7 +163,7 @@ func (s *Store) FollowOutput(ctx context.Context, job string, after int64) iter.
 			if over {
 				return
 			}
-			look, stop := context.WithTimeout(ctx, outputLook)
+			look, stop := context.WithTimeout(ctx, endPollInterval)
 			err = s.k.Wait(look, jobKey(job), after)
 			stop()
 			if ctx.Err() != nil {
@@ -179,10 +179,10 @@ func (s *Store) FollowOutput(ctx context.Context, job string, after int64) iter.
 	}
 }
 
-// over reports whether a job puts out no more: it has ended, or it runs and
-// nobody is there who does it, because its owner died or it came from
-// elsewhere.
-func (s *Store) over(ctx context.Context, id string) (bool, error) {
+// outputEnded reports whether the output of a job is complete: the job has ended,
+// or its status is running but nobody runs it, because its owner died or it was
+// imported.
+func (s *Store) outputEnded(ctx context.Context, id string) (bool, error) {
 	j, err := s.Job(ctx, id)
 	if err != nil || j.Status == tidemark.JobPending {
 		return false, err
@@ -194,14 +194,14 @@ func (s *Store) over(ctx context.Context, id string) (bool, error) {
 	if err != nil || l.Living() {
 		return false, err
 	}
-	// It may have ended between the two looks; then the next look tells.
+	// If the job ended between reading it and its lease, the next call reports that.
 	j, err = s.Job(ctx, id)
 	return err == nil && j.Status == tidemark.JobRunning, err
 }
 
-// Tail yields the newest events that a job put out, 0 for all, and with follow
-// what comes from then on, until the job ends; nothing twice. One that cannot be
-// read is ErrCorrupt, and reading goes on past it.
+// Tail yields the newest events of a job's output, all if newest is 0, and with
+// follow what comes after them until the job ends, each event once. A damaged
+// event is ErrCorrupt, and Tail continues after it.
 func (s *Store) Tail(ctx context.Context, job string, newest int, follow bool) iter.Seq2[tidemark.Event, error] {
 	return func(yield func(tidemark.Event, error) bool) {
 		length, err := s.OutputLength(ctx, job)

@@ -16,11 +16,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// A review is a question of a job that runs: may this call of a tool be made?
-// Whoever runs the job asks and waits; anybody who has the store may answer,
-// once. Both need that the job runs, in the same commit: nobody asks or answers
-// for one that has ended. It is gone with its job, whose output says what was
-// asked and who answered.
+// A review is a question of a running job: may this call of a tool be made? The
+// process that runs the job asks and waits; anybody with access to the store may
+// answer, once. Both commits require that the job is running, so nobody asks or
+// answers for a job that has ended. A review is removed when its job ends; the
+// output of the job says what was asked and who answered.
 
 // The states of a review.
 const (
@@ -35,41 +35,41 @@ type Review struct {
 	Agent      string          `json:"agent,omitempty"`
 	Call       string          `json:"call"` // names it within the job
 	Tool       string          `json:"tool"`
-	Title      string          `json:"title,omitempty"` // what it would do, as the agent's program says it
+	Title      string          `json:"title,omitempty"` // what it would do, in the words of the agent's program
 	Input      json.RawMessage `json:"input,omitempty"`
-	InputBytes int             `json:"input_bytes,omitempty"` // when Input is only the beginning, as a text: of the whole
-	Text       string          `json:"text,omitempty"`        // everything that would be done, as people are shown it
+	InputBytes int             `json:"input_bytes,omitempty"` // length of the whole input, if Input is only its beginning, as a string
+	Text       string          `json:"text,omitempty"`        // everything that would be done, as it is shown to people
 	State      string          `json:"state"`
 	AskedAt    time.Time       `json:"asked_at"`
-	UntilAt    time.Time       `json:"until_at,omitzero"` // it is denied then
+	UntilAt    time.Time       `json:"until_at,omitzero"` // when it is denied if nobody answers
 	AnsweredAt time.Time       `json:"answered_at,omitzero"`
 	By         tidemark.Holder `json:"by,omitzero"`
 	Reason     string          `json:"reason,omitempty"` // told to the agent when it is denied
-	// Shown is the Digest of the rest, for whoever approves what they were shown.
+	// Shown is the Digest of this review, for approving exactly what was shown.
 	Shown string `json:"shown,omitempty"`
 }
 
-// Digest is the SHA-256 of what a person is shown of a call. An approval is
-// bound to it: what was changed since in the store was not approved.
+// Digest returns the SHA-256 of what a person is shown of a call. An approval is
+// bound to it, so a call that is changed in the store afterwards is not approved.
 func (v Review) Digest() string {
 	var input any
-	if json.Unmarshal(v.Input, &input) != nil { // however a backend spaces it
+	if json.Unmarshal(v.Input, &input) != nil { // decoded, because backends may change white space
 		input = string(v.Input)
 	}
 	what := []any{v.Job, v.Call, v.Tool, v.Title, input, v.InputBytes}
-	if v.Text != "" { // questions of earlier releases have none
+	if v.Text != "" { // reviews of earlier releases have none
 		what = append(what, v.Text)
 	}
-	said, err := json.Marshal(what)
+	encoded, err := json.Marshal(what)
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256(said)
+	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:])
 }
 
-// The bounds of a review: a person reads it, and it is looked at four times a
-// second while it waits.
+// The bounds of a review: a person reads it, and the process that waits for the
+// answer reads it four times a second.
 const (
 	maxReviewInput = 16 << 10
 	maxReviewText  = 1 << 10
@@ -85,8 +85,9 @@ func (s *Store) reviewRecord(v Review, version int64) (tidemark.Record, error) {
 	return r, err
 }
 
-// bounded cuts what is too long, and makes JSON of an input that is none.
-func (v Review) bounded() Review {
+// truncated cuts what is too long, and turns an input that is not JSON into a
+// JSON string.
+func (v Review) truncated() Review {
 	v.Tool, v.Title, v.Text = clipText(v.Tool, maxReviewText), clipText(v.Title, maxReviewText), clipText(v.Text, tidemark.MaxApprovalBytes)
 	if len(v.Input) == 0 || len(v.Input) <= maxReviewInput && json.Valid(v.Input) {
 		return v
@@ -94,18 +95,19 @@ func (v Review) bounded() Review {
 	if len(v.Input) > maxReviewInput {
 		v.InputBytes = len(v.Input)
 	}
-	// A text can always be written as JSON.
+	// A string can always be encoded as JSON.
 	v.Input, _ = records.Encode(clipText(string(v.Input), maxReviewInput))
 	return v
 }
 
-// clipText is the beginning of a text, cut between characters.
+// clipText returns the beginning of a text, cut between characters.
 func clipText(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// running is the need that a job runs: ErrConflict when it does not.
-func (s *Store) running(ctx context.Context, job string) (tidemark.Precondition, error) {
+// requireRunning returns the precondition that a job is running: ErrConflict when
+// it is not.
+func (s *Store) requireRunning(ctx context.Context, job string) (tidemark.Precondition, error) {
 	j, version, err := s.job(ctx, job)
 	if err == nil && j.Status != tidemark.JobRunning {
 		err = records.Final(tidemark.Conflictf("job %s is %s", job, j.Status))
@@ -113,34 +115,34 @@ func (s *Store) running(ctx context.Context, job string) (tidemark.Precondition,
 	return tidemark.Precondition{Key: jobKey(job), Version: version}, err
 }
 
-// Shown is a question as it is kept and shown: what is too long is cut, and what
-// is secret is masked.
+// Shown returns a review as it is kept and shown: what is too long is cut, and
+// secrets are masked.
 func (s *Store) Shown(v Review) Review {
-	v, _ = s.shown(v)
+	v, _ = s.masked(v)
 	return v
 }
 
-func (s *Store) shown(v Review) (Review, vault.Values) {
-	v = v.bounded()
+func (s *Store) masked(v Review) (Review, vault.Values) {
+	v = v.truncated()
 	values := s.vault.Redact(v.Job, []*string{&v.Title, &v.Text}, &v.Input)
 	return v, values
 }
 
-// AskReview keeps a question, which waits from now on. What is too long of it is
-// cut. ErrExists when the job asked one of that name before, so that an answer
-// is never taken for that of another question; ErrConflict when the job does
-// not run, ErrNotFound when there is none.
+// AskReview adds a review, which waits from then on, cut and masked as Shown
+// does. ErrExists when the job asked about a call of that name before, so that an
+// answer never counts for another question; ErrConflict when the job is not
+// running, ErrNotFound when there is no such job.
 func (s *Store) AskReview(ctx context.Context, v Review) error {
 	if v.Call == "" {
 		return tidemark.Invalidf("a review of job %s needs the name of a call", v.Job)
 	}
-	v, secrets := s.shown(v)
+	v, secrets := s.masked(v)
 	if err := s.vault.Keep(ctx, v.Job, secrets); err != nil {
 		return err
 	}
 	v.State, v.AnsweredAt, v.By, v.Reason, v.Shown = ReviewWaiting, time.Time{}, tidemark.Holder{}, "", v.Digest()
 	return records.Retry(ctx, func() error {
-		need, err := s.running(ctx, v.Job)
+		need, err := s.requireRunning(ctx, v.Job)
 		if err != nil {
 			return err
 		}
@@ -163,7 +165,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 	})
 }
 
-// Review returns one question: ErrNotFound, also when its job has ended.
+// Review returns one review: ErrNotFound, also when its job has ended.
 func (s *Store) Review(ctx context.Context, job, call string) (Review, error) {
 	v, _, err := s.review(ctx, job, call)
 	return v, err
@@ -178,13 +180,13 @@ func (s *Store) review(ctx context.Context, job, call string) (Review, int64, er
 	return v, r.Version, err
 }
 
-// Reviews lists what a job asked, answered or not, or what all jobs that run
-// did when that is "", in the order in which it was asked.
+// Reviews lists the reviews of a job, answered or not, or those of all running
+// jobs if job is "", in the order in which they were asked.
 func (s *Store) Reviews(ctx context.Context, job string) ([]Review, error) {
 	return s.reviews(ctx, tidemark.Query{Kind: kindReview, Group: job})
 }
 
-// WaitingReviews is Reviews without those that are answered.
+// WaitingReviews is Reviews without the answered ones.
 func (s *Store) WaitingReviews(ctx context.Context, job string) ([]Review, error) {
 	return s.reviews(ctx, tidemark.Query{Kind: kindReview, Group: job, State: ReviewWaiting})
 }
@@ -206,8 +208,8 @@ func (s *Store) reviews(ctx context.Context, q tidemark.Query) ([]Review, error)
 	return all, nil
 }
 
-// ApproveShown is AnswerReview for whoever was shown a call: the answer counts
-// for what has that Digest. ErrConflict when the call is another one by now.
+// ApproveShown approves a call that a person was shown, provided that it still
+// has that Digest: ErrConflict when it has changed, and as AnswerReview.
 func (s *Store) ApproveShown(ctx context.Context, job, call, digest string, by tidemark.Holder) error {
 	if digest == "" {
 		return tidemark.Invalidf("job %s: an approval says what was shown", job)
@@ -215,10 +217,10 @@ func (s *Store) ApproveShown(ctx context.Context, job, call, digest string, by t
 	return s.answer(ctx, job, call, Review{State: ReviewApproved, By: by, Shown: digest})
 }
 
-// AnswerReview answers what waits: one call of a job, or, to deny, all of them
-// when call is "". It returns how many that were. ErrNotFound when nothing waits,
-// ErrConflict when the call was answered before or the job does not run any
-// more.
+// AnswerReview answers one waiting call of a job, or all of them if call is "";
+// several are only denied together. It returns the number of calls answered.
+// ErrNotFound when nothing waits, ErrConflict when the call was answered before
+// or the job is no longer running.
 func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, by tidemark.Holder, reason string) (int, error) {
 	reason, err := s.vault.RedactText(ctx, job, reason)
 	if err != nil {
@@ -254,7 +256,7 @@ func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, 
 	for _, v := range waiting {
 		err := s.answer(ctx, job, v.Call, answer)
 		if errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrNotFound) {
-			continue // somebody else was quicker, or it does not wait any more
+			continue // somebody else answered first, or it no longer waits
 		}
 		if err != nil {
 			return answered, err
@@ -267,10 +269,10 @@ func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, 
 	return answered, nil
 }
 
-// answer gives a question its one answer.
+// answer gives a review its one answer.
 func (s *Store) answer(ctx context.Context, job, call string, answer Review) error {
 	return records.Retry(ctx, func() error {
-		need, err := s.running(ctx, job)
+		need, err := s.requireRunning(ctx, job)
 		if err != nil {
 			return err
 		}
@@ -296,9 +298,8 @@ func (s *Store) answer(ctx context.Context, job, call string, answer Review) err
 	})
 }
 
-// EndReviews removes what a job asked, once it has ended: ErrConflict while it
-// runs or waits to. A job that asked nothing, or is not there any more, is no
-// error.
+// EndReviews removes the reviews of a job that has ended: ErrConflict while it is
+// pending or running. It is no error if the job has no reviews, or was removed.
 func (s *Store) EndReviews(ctx context.Context, job string) error {
 	j, err := s.Job(ctx, job)
 	if err == nil && (j.Status == tidemark.JobRunning || j.Status == tidemark.JobPending) {

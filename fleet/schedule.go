@@ -13,21 +13,21 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// Schedules lists the schedules of an agent, or of all when that is "". One that
-// is disabled has no next instant.
+// Schedules lists the schedules of an agent, or of all agents if agent is "". A
+// disabled one is listed without a next instant.
 func (s *Store) Schedules(ctx context.Context, agent string) iter.Seq2[tidemark.Schedule, error] {
 	return func(yield func(tidemark.Schedule, error) bool) {
 		for d, err := range records.List[tidemark.Schedule](ctx, s.k, tidemark.Query{Kind: kindSchedule, Group: agent, Order: tidemark.ByID}) {
-			if !yield(asDue(d), err) {
+			if !yield(withDueTimes(d), err) {
 				return
 			}
 		}
 	}
 }
 
-// asDue is a schedule as it is due: one that is disabled is not. What is kept of
-// it says where it goes on when it is enabled.
-func asDue(d tidemark.Schedule) tidemark.Schedule {
+// withDueTimes clears the times of a disabled schedule, which is never due. Its
+// record keeps them, for when it is enabled again.
+func withDueTimes(d tidemark.Schedule) tidemark.Schedule {
 	if d.Status == tidemark.Disabled {
 		d.NextRunAt, d.SettledAt = time.Time{}, time.Time{}
 	}
@@ -45,7 +45,7 @@ func (s *Store) PutSchedule(ctx context.Context, d tidemark.Schedule) (bool, err
 	return s.replace(ctx, s.scheduleKey(d.Agent, d.Name), func(version int64) (tidemark.Record, error) { return s.scheduleRecord(d, version) })
 }
 
-// checkSchedule returns ErrInvalid for one that could not be filed.
+// checkSchedule returns ErrInvalid for a schedule whose names give no valid key.
 func (s *Store) checkSchedule(d tidemark.Schedule) error {
 	if err := tidemark.CheckID(s.scheduleKey(d.Agent, d.Name).ID); err != nil || d.Name == "" {
 		return tidemark.Invalidf("schedule %q of agent %q: not a name", d.Name, d.Agent)
@@ -57,8 +57,9 @@ func (s *Store) redactSchedule(d *tidemark.Schedule) vault.Values {
 	return s.vault.Redact(d.Agent, []*string{&d.LastError}, &d.Extra)
 }
 
-// fileSchedule makes a schedule found by its agent and by when it is due.
-func fileSchedule(r *tidemark.Record, d tidemark.Schedule) {
+// indexSchedule sets the fields of a record by which a schedule is found: agent,
+// status and due time.
+func indexSchedule(r *tidemark.Record, d tidemark.Schedule) {
 	r.Group, r.State = d.Agent, d.Status
 	if !d.NextRunAt.IsZero() && d.Status != tidemark.Disabled {
 		r.Due = records.Keepable(d.NextRunAt)
@@ -67,7 +68,7 @@ func fileSchedule(r *tidemark.Record, d tidemark.Schedule) {
 
 func (s *Store) scheduleRecord(d tidemark.Schedule, version int64) (tidemark.Record, error) {
 	r, err := records.Put(s.scheduleKey(d.Agent, d.Name), version, d)
-	fileSchedule(&r, d)
+	indexSchedule(&r, d)
 	return r, err
 }
 
@@ -83,12 +84,12 @@ func (s *Store) schedule(ctx context.Context, agent, name string) (tidemark.Sche
 // Schedule returns one schedule: ErrNotFound.
 func (s *Store) Schedule(ctx context.Context, agent, name string) (tidemark.Schedule, error) {
 	d, _, err := s.schedule(ctx, agent, name)
-	return asDue(d), err
+	return withDueTimes(d), err
 }
 
-// ChangeSchedule changes a schedule that is there: ErrNotFound. The change may
-// be made more than once, each time on what is there then; one that changes
-// nothing is not written.
+// ChangeSchedule changes a schedule: ErrNotFound. After a conflict, change is
+// called again with the schedule as it is then. If it changes nothing, nothing is
+// written.
 func (s *Store) ChangeSchedule(ctx context.Context, agent, name string, change func(*tidemark.Schedule) error) error {
 	return s.changeSchedule(ctx, agent, name, func(d *tidemark.Schedule, version int64) error {
 		if version == 0 {
@@ -98,7 +99,8 @@ func (s *Store) ChangeSchedule(ctx context.Context, agent, name string, change f
 	})
 }
 
-// MakeSchedule is ChangeSchedule for one that may not be there yet; then isNew.
+// MakeSchedule is ChangeSchedule for a schedule that may not exist yet: then isNew
+// is true.
 func (s *Store) MakeSchedule(ctx context.Context, agent, name string, change func(d *tidemark.Schedule, isNew bool) error) error {
 	return s.changeSchedule(ctx, agent, name, func(d *tidemark.Schedule, version int64) error { return change(d, version == 0) })
 }
@@ -158,9 +160,9 @@ func (s *Store) DueSchedules(ctx context.Context, now time.Time) ([]tidemark.Sch
 	return due, nil
 }
 
-// TurnSchedule enables or disables a schedule, by its status. With a key, one
-// that is proposed is accepted on the way: it is signed, and runs in fleets with
-// that key. ErrNotFound.
+// TurnSchedule sets the status of a schedule, which enables or disables it. With
+// a key it also accepts a proposed schedule: it signs it, so that fleets with
+// that key run it. ErrNotFound.
 func (s *Store) TurnSchedule(ctx context.Context, key Key, agent, name, status string) (kept tidemark.Schedule, accepted bool, err error) {
 	err = s.ChangeSchedule(ctx, agent, name, func(d *tidemark.Schedule) error {
 		d.Status = status
@@ -174,17 +176,17 @@ func (s *Store) TurnSchedule(ctx context.Context, key Key, agent, name, status s
 	return kept, accepted, err
 }
 
-// ScheduleState is a schedule with what of it did not run lately.
+// ScheduleState is a schedule with its latest skips.
 type ScheduleState struct {
 	tidemark.Schedule
-	Proposed bool      `json:"proposed,omitempty"` // nobody accepted it here, and no fleet runs it
+	Proposed bool      `json:"proposed,omitempty"` // nobody accepted it here, so this fleet does not run it
 	Skipped  []Skipped `json:"skipped,omitempty"`
 }
 
-// skipsShown is how many skips are told of a schedule.
+// skipsShown is the number of skips in a ScheduleState.
 const skipsShown = 10
 
-// ScheduleState returns how a schedule stands, as a fleet with a key sees it.
+// ScheduleState returns the state of a schedule for a fleet with that key.
 func (s *Store) ScheduleState(ctx context.Context, key Key, d tidemark.Schedule) (ScheduleState, error) {
 	skipped, err := s.Skips(ctx, d.Agent, d.Name, skipsShown)
 	return ScheduleState{d, key.Proposed(d), skipped}, err

@@ -11,8 +11,8 @@ import (
 
 var errSpan = errors.New("not a length of time")
 
-// ParseSpan reads what is written like 90s, 5m, 1h30m, 2d, 1w: whole numbers
-// with a unit, the longer units first.
+// ParseSpan parses a length of time such as 90s, 5m, 1h30m, 2d or 1w: whole
+// numbers with a unit, longer units first.
 func ParseSpan(s string) (time.Duration, error) {
 	const units = "wdhms"
 	lengths := []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second}
@@ -31,7 +31,8 @@ func ParseSpan(s string) (time.Duration, error) {
 		if unit < from {
 			return 0, errSpan
 		}
-		// Five parts of an eighth each are no overflow, and too long anyway.
+		// Five parts of at most an eighth of the range each cannot overflow, and
+		// what is cut here is too long for any use.
 		total += time.Duration(min(n, math.MaxInt64/8/int64(lengths[unit]))) * lengths[unit]
 		from = unit + 1
 		s = s[digits+1:]
@@ -42,7 +43,7 @@ func ParseSpan(s string) (time.Duration, error) {
 	return total, nil
 }
 
-// SpanText writes a length as ParseSpan reads it.
+// SpanText formats a length of time as ParseSpan reads it.
 func SpanText(d time.Duration) string {
 	if d < time.Second {
 		return "0s"

@@ -15,38 +15,37 @@ const (
 	kindFleet    = "fleet"    // record: the one fleet of the store
 	kindDaemon   = "daemon"   // record: HOST-PID, a process that runs the fleet
 	kindAgent    = "agent"    // record: NAME; log: what it logged
-	kindSchedule = "schedule" // record: AGENT.HASH; log: what of it did not run
+	kindSchedule = "schedule" // record: AGENT.HASH; log: its skips
 	kindReview   = "review"   // record: JOB.HASH, grouped by its job: a call that waits for an answer
-	kindLane     = "lane"     // record: AGENT.LANE, or -.LANE for the fleet, grouped by whose it is: the job that runs in it
-	kindSlots    = "slots"    // record: AGENT, or - for the fleet: the jobs that an earlier program runs
+	kindLane     = "lane"     // record: AGENT.LANE, or -.LANE for the fleet, grouped by AGENT or -: the job that runs in it
+	kindSlots    = "slots"    // record: AGENT, or - for the fleet: the jobs that processes of earlier releases run
 	kindJob      = "job"      // record: one run; log: its output
 )
 
-// Store keeps what belongs to a fleet: its agents, when each is due, the jobs
-// that run or ran with what they put out, what waits for a person's answer, and
-// which processes run the fleet. It holds no state of its own but what the
-// Backend keeps, so any number of daemons, on any number of machines, may work on
-// one place. Its methods may be called concurrently.
+// Store keeps what belongs to a fleet: its agents and their schedules, the jobs
+// with their output, the reviews that wait for a person, and the processes that
+// run the fleet. All of its state is in the Backend, so any number of daemons, on
+// any number of machines, may work on one Place. Its methods may be called
+// concurrently.
 type Store struct {
 	k     *records.Kernel
 	vault *vault.Vault
 }
 
 // Place is where the records of a fleet are kept. A *store.Store is one: the
-// fleet goes by its clock and its leases, and secrets are masked as they are in
-// sessions.
+// fleet uses its clock and its leases, and secrets are masked as in sessions.
 type Place interface {
 	Vault() *vault.Vault
 }
 
-// Over returns the Store of the fleet in a place. It costs nothing, and is not
-// to be closed: whoever opened the place closes that.
+// Over returns the Store of the fleet in a place. It is cheap, and needs no Close:
+// whoever opened the place closes it.
 func Over(p Place) *Store {
 	v := p.Vault()
 	return &Store{k: v.Records(), vault: v}
 }
 
-// fleetID is the id of the record of the fleet: a store has one.
+// fleetID is the id of the one fleet record of a store.
 const fleetID = "fleet"
 
 func agentKey(name string) tidemark.Key { return tidemark.Key{Kind: kindAgent, ID: name} }
@@ -57,23 +56,23 @@ func (s *Store) scheduleKey(agent, name string) tidemark.Key {
 
 func jobKey(id string) tidemark.Key { return tidemark.Key{Kind: kindJob, ID: id} }
 
-// Fleet returns what is known of the fleet; the zero Fleet when nothing is.
+// Fleet returns the fleet record; the zero Fleet if there is none.
 func (s *Store) Fleet(ctx context.Context) (tidemark.Fleet, error) {
 	var f tidemark.Fleet
 	_, err := s.k.Get(ctx, tidemark.Key{Kind: kindFleet, ID: fleetID}, &f)
 	return f, err
 }
 
-// PutFleet keeps what is known of the fleet.
+// PutFleet writes the fleet record.
 func (s *Store) PutFleet(ctx context.Context, f tidemark.Fleet) error {
 	key := tidemark.Key{Kind: kindFleet, ID: fleetID}
 	_, err := s.replace(ctx, key, func(version int64) (tidemark.Record, error) { return records.Put(key, version, f) })
 	return err
 }
 
-// Refile returns a record of another store as this one would file it: schedules
-// are found by hashes, which are a sealed store's own. It returns other records
-// as they are.
+// Refile returns a record of another store under the key that it has in this one.
+// Only the keys of schedules differ: they contain hashes, which every sealed
+// store makes differently.
 func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 	if r.Kind != kindSchedule {
 		return r, nil
@@ -87,7 +86,8 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 	return r, nil
 }
 
-// replace puts a record, unless it says the same already.
+// replace puts a record unless its body is the same already, and reports whether
+// it did.
 func (s *Store) replace(ctx context.Context, key tidemark.Key, record func(version int64) (tidemark.Record, error)) (bool, error) {
 	changed := false
 	err := records.Retry(ctx, func() error {

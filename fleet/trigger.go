@@ -15,44 +15,45 @@ import (
 type Trigger struct {
 	Agent, Schedule string
 	Type            string                     // as the job has it: tidemark.TriggerWebhook, tidemark.TriggerChat
-	Text            func(prompt string) string // what the agent is told, given the schedule's prompt
-	ID              string                     // no two jobs of a schedule have the same; "": each is a new one
-	File            string                     // that it came in, for people
-	Look            int                        // how many of the agent's newest jobs, besides those of the last hour, may have come of it already; 0: all
+	Text            func(prompt string) string // returns the prompt of the job, given the schedule's prompt
+	ID              string                     // a schedule makes one job of all triggers with this id; "": always a new job
+	File            string                     // the file that it came in, for people
+	Look            int                        // how many of the agent's newest jobs to search for ID, besides those of the last hour; 0: all
 }
 
 // Triggered is what became of a Trigger.
 type Triggered struct {
 	Job     tidemark.Job
-	New     bool   // false: the job was made of it before, or it was skipped
-	Skipped string // why there is no job; the history of the schedule has it, too
+	New     bool   // false: an earlier call made the job, or the trigger was skipped
+	Skipped string // why there is no job; it is also in the history of the schedule
 }
 
-// origin is kept with a job, as its Extra: where it came from.
+// origin is where a job came from, kept as its Extra.
 type origin struct {
 	Delivery string `json:"delivery,omitempty"`
 	File     string `json:"inbox_file,omitempty"`
 }
 
-// ErrDisabled says that a person disabled the schedule of a trigger.
+// ErrDisabled means that the schedule of a trigger is disabled.
 var ErrDisabled = errors.New("the schedule is disabled")
 
-// lookBack is how far back every job is looked at, whatever Look says: longer
-// than what was signed once may be sent.
-const lookBack = time.Hour
+// minLookBack is how far back the jobs are searched at least, whatever Look says:
+// longer than a signed delivery is accepted.
+const minLookBack = time.Hour
 
-// triggerTries bounds how often somebody else may be quicker.
+// triggerTries bounds how often Trigger tries again because another process
+// changed the schedule.
 const triggerTries = 50
 
-// Trigger makes a job of what came in, once over all processes and crashes; when
-// it was made before, that is the job, and it is not new. While the last job of
-// the schedule runs, or waits to, the overlap of the schedule decides: skip
-// writes down that there is none, replace cancels that one, and otherwise the
-// new one waits, too. ErrNotFound, ErrDisabled.
+// Trigger makes a job of a trigger, once across all processes and crashes; if an
+// earlier call made it, Trigger returns that job, which is not New. While the last
+// job of the schedule is pending or running, the schedule's overlap decides: skip
+// makes no job and records the skip, replace cancels the last job, and with queue
+// the new job waits. ErrNotFound, ErrDisabled.
 //
-// The schedule remembers the job that it made last, and is claimed as it was
-// read before the other jobs were looked through. So whoever makes a job of the
-// same trigger in between makes the claim fail, and is then found.
+// The schedule is read before the jobs are searched, and the claim requires it
+// unchanged, with the job that it made last. So if another process makes a job of
+// the same trigger in between, the claim fails, and the next try finds that job.
 func (s *Store) Trigger(ctx context.Context, from tidemark.Holder, now time.Time, in Trigger) (Triggered, error) {
 	var extra json.RawMessage
 	if of := (origin{in.ID, in.File}); of != (origin{}) {
@@ -70,10 +71,10 @@ func (s *Store) Trigger(ctx context.Context, from tidemark.Holder, now time.Time
 		if d.Status == tidemark.Disabled {
 			return Triggered{}, ErrDisabled
 		}
-		if before, ok, err := s.triggered(ctx, now, in); ok || err != nil {
+		if before, ok, err := s.findTriggered(ctx, now, in); ok || err != nil {
 			return before, err
 		}
-		going, err := s.goingOn(ctx, d)
+		going, err := s.unfinishedJob(ctx, d)
 		if err != nil {
 			return Triggered{}, err
 		}
@@ -103,8 +104,9 @@ func (s *Store) Trigger(ctx context.Context, from tidemark.Holder, now time.Time
 	return Triggered{}, tidemark.Conflictf("schedule %s/%s: somebody else was quicker %d times", in.Agent, in.Schedule, triggerTries)
 }
 
-// goingOn is the job that a schedule made last, while it runs or waits to.
-func (s *Store) goingOn(ctx context.Context, d tidemark.Schedule) (string, error) {
+// unfinishedJob returns the job that a schedule made last if it is pending or
+// running, and otherwise "".
+func (s *Store) unfinishedJob(ctx context.Context, d tidemark.Schedule) (string, error) {
 	if d.Job == "" {
 		return "", nil
 	}
@@ -118,8 +120,8 @@ func (s *Store) goingOn(ctx context.Context, d tidemark.Schedule) (string, error
 	return j.ID, err
 }
 
-// triggered finds what became of a trigger before: a job, or none and why.
-func (s *Store) triggered(ctx context.Context, now time.Time, in Trigger) (Triggered, bool, error) {
+// findTriggered looks for what an earlier call made of a trigger: a job or a skip.
+func (s *Store) findTriggered(ctx context.Context, now time.Time, in Trigger) (Triggered, bool, error) {
 	if in.ID == "" {
 		return Triggered{}, false, nil
 	}
@@ -139,7 +141,7 @@ func (s *Store) triggered(ctx context.Context, now time.Time, in Trigger) (Trigg
 		if at.IsZero() {
 			at = j.StartedAt
 		}
-		if seen++; in.Look > 0 && seen >= in.Look && !at.IsZero() && at.Before(now.Add(-lookBack)) {
+		if seen++; in.Look > 0 && seen >= in.Look && !at.IsZero() && at.Before(now.Add(-minLookBack)) {
 			break
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Wake is when the session of a fleet's agent is to be gone on with, because
-// that agent asked for it while it ran. It is a record of its own, with a MAC
-// that only the fleet can make: what a checkpoint says may come from anywhere.
+// Wake is when a session of a fleet's agent is to be continued, because the agent
+// asked for that while it ran. It is a record of its own, with a MAC that only the
+// fleet can make, since a checkpoint may come from anywhere.
 type Wake struct {
 	Session tidemark.SessionID `json:"session_id"`
 	Agent   string             `json:"agent"`
@@ -39,7 +39,7 @@ func wakeText(w Wake) []string {
 	return []string{"tidemark wake 1", string(w.Session), w.Agent, w.At.UTC().Format(time.RFC3339Nano)}
 }
 
-// PutWake keeps when a session is to be woken, in place of what was kept before.
+// PutWake sets when a session is to be woken, replacing any earlier wake of it.
 func (s *Store) PutWake(ctx context.Context, w Wake) error {
 	key := wakeKey(w.Session)
 	return records.Retry(ctx, func() error {
@@ -57,8 +57,8 @@ func (s *Store) PutWake(ctx context.Context, w Wake) error {
 	})
 }
 
-// DueWakes lists the wakes that are due, the one that waits longest first.
-// Whether the fleet made them is for the fleet to say.
+// DueWakes lists the wakes that are due, the longest overdue first. It does not
+// check their MACs: use Key.SignedWake.
 func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 	var due []Wake
 	for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: records.KindWake, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
@@ -73,7 +73,7 @@ func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 			return due, err
 		}
 		if id, _, _ := strings.Cut(r.ID, "."); id != string(w.Session) {
-			continue // put under the key of another
+			continue // a wake under the key of another session
 		}
 		w.version = r.Version
 		due = append(due, w)
@@ -81,8 +81,8 @@ func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 	return due, nil
 }
 
-// TakeWake makes a job of a wake that DueWakes returned, in one commit:
-// ErrConflict when somebody else did. With an empty job it only removes it.
+// TakeWake turns a wake that DueWakes returned into a job, in one commit:
+// ErrConflict when another process did. With an empty job it only removes the wake.
 func (s *Store) TakeWake(ctx context.Context, w Wake, j tidemark.Job) (tidemark.Job, error) {
 	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: wakeKey(w.Session), Version: w.version}}}
 	var err error

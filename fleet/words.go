@@ -30,18 +30,18 @@ const (
 	FromCompletion = "completion" // the next instant is Every after the end of the last run
 )
 
-// What becomes of instants that nobody was there to see.
+// What happens to instants that were missed because no daemon ran.
 const (
 	MissedSkip = "skip" // none runs
 	MissedOnce = "once" // the newest runs for all of them
 	MissedAll  = "all"  // each runs
 )
 
-// What becomes of an instant while the run of an earlier one goes on.
+// What happens to an instant that comes while the run of an earlier one goes on.
 const (
 	OverlapSkip    = "skip"    // it does not run
 	OverlapQueue   = "queue"   // it waits for the end; only one does
-	OverlapReplace = "replace" // it runs, and the run that goes on is cancelled
+	OverlapReplace = "replace" // it runs, and the earlier run is cancelled
 )
 
 // Who made a schedule.

@@ -57,6 +57,23 @@ func Parse(text string) (Query, error) {
 	return p.query, nil
 }
 
+// shortestTyped is the number of bytes from which an incomplete word stands for
+// all words that begin like it: fewer would find almost everything.
+const shortestTyped = 3
+
+// ParseTyped reads a query that somebody is still typing: its last word may be
+// incomplete, so it is taken as a beginning.
+func ParseTyped(text string) (Query, error) {
+	at := strings.LastIndexFunc(text, unicode.IsSpace) + 1
+	last := text[at:]
+	plain := len(last) >= shortestTyped && !strings.ContainsAny(text, `'"`) &&
+		!strings.ContainsFunc(last, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if plain {
+		text = text[:at] + "^" + last
+	}
+	return Parse(text)
+}
+
 type parser struct {
 	rest   string
 	query  Query

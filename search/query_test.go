@@ -404,6 +404,34 @@ func has(words []string, all [][]tidemark.Term, none []tidemark.Term) bool {
 	return !one(none)
 }
 
+func TestTheLastWordThatIsTypedIsABeginning(t *testing.T) {
+	for _, tt := range []struct {
+		typed, text string
+		want        bool
+	}{
+		{"trail", "a trailing slash", true},
+		{"slash trail", "a trailing slash", true},
+		{"trail slash", "a trailing slash", false}, // only the last one is incomplete
+		{"trail ", "a trailing slash", false},
+		{"tr", "a trailing slash", false}, // too short
+		{"'trail", "a trailing slash", true},
+		{"!trail", "a trailing slash", false},
+		{"slash\ttrail", "a trailing slash", true},
+		{"späh", "die spähenden", true},
+	} {
+		q, err := search.ParseTyped(tt.typed)
+		if err != nil {
+			if tt.want {
+				t.Errorf("%q: %v", tt.typed, err)
+			}
+			continue
+		}
+		if got := q.Match(tt.text); got != tt.want {
+			t.Errorf("%q on %q: %v, want %v", tt.typed, tt.text, got, tt.want)
+		}
+	}
+}
+
 func BenchmarkMatch(b *testing.B) {
 	for _, bb := range []struct{ name, query, text string }{
 		{"absent in prose", "zebra", prose},

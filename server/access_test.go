@@ -91,7 +91,7 @@ func TestWhoLosesWhatTheyMayLosesTheirStreamsWithTheChange(t *testing.T) {
 					if err != nil {
 						return nil, err
 					}
-					return st.Backend(), nil
+					return st.Records().Backend(), nil
 				}
 			})
 			session := newSession(t, s, wA, "tides", "hello")

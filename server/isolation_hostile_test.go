@@ -52,7 +52,7 @@ func TestABodyThatDoesNotArriveEndsItsConnection(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return st.Backend(), nil
+			return st.Records().Backend(), nil
 		}
 	})
 	path := newSession(t, s, wA, "tides", "hello")

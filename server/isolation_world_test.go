@@ -344,7 +344,7 @@ func (w *world) fillSession(t testing.TB, st *store.Store, th thing, with *tidem
 			t.Fatal(err)
 		}
 	}
-	if sharer, ok := st.Backend().(tidemark.Sharer); ok && with != nil {
+	if sharer, ok := st.Records().Backend().(tidemark.Sharer); ok && with != nil {
 		if err := sharer.Share(ctx, out.ID(), *with); err != nil {
 			t.Fatal(err)
 		}

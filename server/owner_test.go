@@ -320,7 +320,7 @@ func TestAnArchiveComesBackBesideASharedSessionOfTheSameID(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kept bytes.Buffer
-	must[archive.Manifest](t)(archive.Write(t.Context(), &kept, before.Backend(), nil))
+	must[archive.Manifest](t)(archive.Write(t.Context(), &kept, before.Records().Backend(), nil))
 	must[archive.Manifest](t)(archive.Read(t.Context(), &kept, m.db.For(teammate("cy")), nil))
 	a := m.call(t, "cy", "GET", request.SessionsPath+"/"+string(sameID), nil)
 	if a.Status != http.StatusOK || !slices.Equal(wordsOf(string(a.Body)), []string{"cy"}) {

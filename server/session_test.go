@@ -384,7 +384,7 @@ func TestOnlyItsOwnerChangesWhatIsShared(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return store.New(&sharing{st.Backend(), tidemark.TenantOf("a", "jo").User, p.User, scope}, nil), nil
+			return store.New(&sharing{st.Records().Backend(), tidemark.TenantOf("a", "jo").User, p.User, scope}, nil), nil
 		}
 		people := people()
 		jo := people[wA]

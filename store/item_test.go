@@ -156,7 +156,7 @@ func TestItemsMoveToAStoreThatNamesThingsOtherwise(t *testing.T) {
 	putItem(t, from, store.Item{Kind: "run-step", ID: "a", Session: session, Parent: "r", Data: json.RawMessage(`{"sequence":1}`)}, 0)
 	putItem(t, from, store.Item{Kind: "dataset", ID: "b"}, 0)
 	var all bytes.Buffer
-	if _, err := archive.Write(t.Context(), &all, from.Backend(), nil); err != nil {
+	if _, err := archive.Write(t.Context(), &all, from.Records().Backend(), nil); err != nil {
 		t.Fatal(err)
 	}
 	inner := &salted{memory.New(), "other"}

@@ -433,7 +433,7 @@ func TestPurgeGivesForksOnlyWhatTheyShare(t *testing.T) {
 	}
 	same(t, texts(t, view(t, s, f.ID).Path(t.Context(), 0)), []string{"1", "a", "2", "b"})
 	for kind := range map[string]bool{"session": true, "past": true, "notes": true} {
-		for r, err := range s.Backend().Lines(t.Context(), tidemark.Key{Kind: kind, ID: string(f.ID)}) {
+		for r, err := range s.Records().Backend().Lines(t.Context(), tidemark.Key{Kind: kind, ID: string(f.ID)}) {
 			if err != nil || strings.Contains(string(r.Body), "secret") {
 				t.Errorf("%s line %d: %v %s", kind, r.Seq, err, r.Body)
 			}
@@ -441,7 +441,7 @@ func TestPurgeGivesForksOnlyWhatTheyShare(t *testing.T) {
 	}
 	left := 0
 	for _, kind := range []string{"lease", "pulse", "name", "fork", "worker", "checkpoint"} {
-		for r := range s.Backend().List(t.Context(), tidemark.Query{Kind: kind, Prefix: string(w.ID())}) {
+		for r := range s.Records().Backend().List(t.Context(), tidemark.Query{Kind: kind, Prefix: string(w.ID())}) {
 			t.Logf("left: %s", r.Key)
 			left++
 		}
@@ -659,7 +659,7 @@ func TestWorkersHaveLogsOfTheirOwn(t *testing.T) {
 	if err := s.Purge(t.Context(), w.ID(), who("purge")); err != nil {
 		t.Fatal(err)
 	}
-	for l := range s.Backend().Lines(t.Context(), tidemark.Key{Kind: "worker", ID: string(w.ID()) + ".scout"}) {
+	for l := range s.Records().Backend().Lines(t.Context(), tidemark.Key{Kind: "worker", ID: string(w.ID()) + ".scout"}) {
 		t.Errorf("a worker's line outlived the purge: %s", l.Body)
 	}
 }

@@ -108,20 +108,11 @@ func (src *source) item(ctx context.Context, i store.Info) terminal.Item {
 	return item
 }
 
-// stillTyped makes the last word of a query a prefix: more of it may come.
-func stillTyped(text string) string {
-	at := strings.LastIndexByte(text, ' ') + 1
-	if last := text[at:]; len(last) >= 3 && !strings.ContainsAny(last, `'"^!|`) {
-		return text[:at] + "^" + last
-	}
-	return text
-}
-
 // maxHits bounds what a search in the picker returns.
 const maxHits = 50
 
 func (src *source) Search(ctx context.Context, scope terminal.Scope, text string) ([]terminal.Item, error) {
-	query, err := search.Parse(stillTyped(text))
+	query, err := search.ParseTyped(text)
 	if err != nil {
 		return nil, nil // not a query yet: it is still being typed
 	}

@@ -165,6 +165,8 @@ func (l *lister) salvage(c *conn, cause error) error {
 // refsOf returns the first n refs, at most, of the records that match q.
 func refsOf(c *conn, q tidemark.Query, n int) ([]ref, error) {
 	switch {
+	case q.Order == tidemark.ByID && q.Group != "" && q.Prefix == "":
+		return grouped(c, q, n)
 	case q.Order == tidemark.ByID, q.Order == tidemark.ByDue:
 		return plain(c, q, n)
 	case q.Prefix != "" || !q.DueBy.IsZero():
@@ -282,6 +284,24 @@ func plain(c *conn, q tidemark.Query, n int) (refs []ref, err error) {
 		return true
 	})
 	return refs, err
+}
+
+// grouped lists a group by id. The index on groups has another order, so the
+// group is read and sorted here: a name is in a group of a handful, among
+// records of its kind that are as many as the store has sessions.
+func grouped(c *conn, q tidemark.Query, n int) (refs []ref, err error) {
+	f := filterOf(q, true)
+	f.sql.WriteString(` AND "group" <> ''`)
+	if q.After != nil {
+		f.sql.WriteString(` AND id > ?7`)
+		f.text[pAfterID] = q.After.ID
+	}
+	err = f.run(c, `SELECT id FROM record INDEXED BY record_group`+f.sql.String(), func(s *stmt) bool {
+		refs = append(refs, ref{id: s.text(0)})
+		return true
+	})
+	slices.SortFunc(refs, func(a, b ref) int { return strings.Compare(a.id, b.id) })
+	return refs[:min(n, len(refs))], err
 }
 
 // sqlTouched is when a record was touched, exactly: the column touched unless

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,48 @@ func TestListingsUseAnIndex(t *testing.T) {
 			if err != nil {
 				return err
 			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Names are found by the hash of their text, which is their group: what it costs
+// does not grow with the other names.
+func TestAGroupByIDIsFoundByItsIndex(t *testing.T) {
+	b := made(t)
+	for i := range 20 {
+		r := record(key("name", fmt.Sprint("n", i)), 1, `{}`)
+		r.Group = fmt.Sprint("g", i%4)
+		keep(t, b, tidemark.Batch{Puts: []tidemark.Record{r}})
+	}
+	q := tidemark.Query{Kind: "name", Group: "g1", Order: tidemark.ByID}
+	err := b.readers.read(t.Context(), func(c *conn) error {
+		before := maps.Clone(c.stmts)
+		refs, err := refsOf(c, q, 10)
+		if len(refs) != 5 || err != nil {
+			t.Fatalf("refs = %v, %v", refs, err)
+		}
+		var asked []string
+		for sql := range c.stmts {
+			if before[sql] == nil && strings.Contains(sql, "FROM record") {
+				asked = append(asked, sql)
+			}
+		}
+		for _, sql := range asked {
+			err := c.do("EXPLAIN QUERY PLAN "+sql, nil, func(s *stmt) {
+				if step := s.text(3); !strings.Contains(step, "record_group (kind=? AND group=?)") {
+					t.Errorf("%s\n%s", sql, step)
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if len(asked) == 0 {
+			t.Error("no statement was looked at")
 		}
 		return nil
 	})

@@ -186,7 +186,10 @@ func (a *app) opening(how open.Access) *open.Options {
 func (a *app) warnOfSecrets(owner string, found []store.Secret) {
 	mode := a.config.Redaction()
 	for _, s := range found {
-		if mode == store.RedactWarn {
+		_, notSession := tidemark.ParseSessionID(owner)
+		if mode == store.RedactWarn && notSession != nil {
+			a.say("tidemark: this looks like a secret (%s) and is kept as it is in %s; with redact: mask in the configuration, the next one is masked", s.Rule, owner)
+		} else if mode == store.RedactWarn {
 			a.say("tidemark: this looks like a secret (%s) and is kept as it is; mask it with: tidemark scan %.8s --mask", s.Rule, owner)
 		} else if a.verbose {
 			a.say("tidemark: masked a secret (%s)", s.Rule)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -137,7 +137,7 @@ func (a *app) forAgents(c routes.MCP, folder string) mcp.Options {
 // commands.
 func agentHint(err error) string {
 	switch {
-	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "schedule of type chat"):
+	case errors.Is(err, fleet.ErrNoInbox):
 		return "add - {name: inbox, type: chat} to its schedules in the fleet file, or hand over without agent"
 	case errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrTrashed):
 		return "list_sessions with everywhere, or list_memory, shows what is there"

@@ -40,7 +40,7 @@ type Skip struct {
 
 // Reasons why an instant does not run.
 const (
-	SkipMissed   = "missed"   // nobody saw it in time
+	SkipMissed   = "missed"   // no daemon noticed it in time
 	SkipNewer    = "newer"    // a newer one runs instead
 	SkipRunning  = "running"  // an earlier one still runs
 	SkipWaiting  = "waiting"  // an earlier one still runs, and another one waits
@@ -118,7 +118,7 @@ func (t Timing) dueAfterRun(id string, s Standing, now time.Time) Plan {
 	return plan
 }
 
-// round is one decision about a schedule that has something due.
+// round is one call of Due for a schedule that has something due.
 type round struct {
 	grid      grid
 	timing    Timing
@@ -190,7 +190,7 @@ func (r *round) skipMissed(s stretch) {
 }
 
 func (r *round) skipNewer(s stretch, newer int64) {
-	r.skip(s, SkipNewer, "missed: "+said(newer)+", the newest, runs for all")
+	r.skip(s, SkipNewer, "missed: "+timestamp(newer)+", the newest, runs for all")
 }
 
 // runAll starts each instant, a limited number per round.
@@ -269,15 +269,15 @@ func (r *round) overlap(came stretch, last int64) {
 	switch {
 	case r.queued:
 		// A waiting instant keeps waiting, even if Overlap was changed since.
-		r.skip(came, SkipWaiting, running+", and "+said(r.next)+" waits already")
+		r.skip(came, SkipWaiting, running+", and "+timestamp(r.next)+" waits already")
 		r.plan.Settled, r.plan.Waits = instant(last), true
 	case came.count == 0:
 		r.moveTo(last)
 	case r.timing.Overlap == fleet.OverlapQueue:
-		r.skip(r.butLast(came), SkipWaiting, running+", and "+said(came.to)+" waits already")
+		r.skip(r.butLast(came), SkipWaiting, running+", and "+timestamp(came.to)+" waits already")
 		r.plan.Next, r.plan.Settled, r.plan.Waits = instant(came.to), instant(last), true
 	case r.timing.Overlap == fleet.OverlapReplace:
-		r.skip(r.butLast(came), SkipReplaced, "replaced by "+said(came.to))
+		r.skip(r.butLast(came), SkipReplaced, "replaced by "+timestamp(came.to))
 		r.run(came.to)
 		r.plan.Replace = true
 		r.moveTo(last)
@@ -291,10 +291,10 @@ func missedReason(late time.Duration) string {
 	return fmt.Sprintf("missed: seen %s late, and what is missed is skipped", late.Round(time.Second))
 }
 
-func said(at int64) string { return instant(at).Format(time.RFC3339) }
+func timestamp(at int64) string { return instant(at).Format(time.RFC3339) }
 
-// How far ahead Shortest examines a cron expression. Instants that come too
-// close do so every day, or where months meet.
+// How far ahead Shortest examines a cron expression. The shortest gap comes every
+// day, or where two months meet.
 const (
 	lookAhead     = 2 * 366 * 24 * time.Hour
 	lookAheadMost = 3000

@@ -56,10 +56,9 @@ func (g *cronGrid) count(after, to int64) int64 {
 	return g.clock.count(floorDiv(after, 1000)+1, floorDiv(to, 1000)+1)
 }
 
-// jitterGrid delays each instant of another grid a little. An instant stays
-// before the next one of the plain grid, however large the jitter: so the
-// order stays, and the plain instant of a kept one is the last plain instant
-// up to it.
+// jitterGrid delays each instant of another grid, the plain grid. However large
+// the jitter, a delayed instant comes before the next plain one. So the order is
+// the same, and a delayed instant belongs to the last plain one up to it.
 type jitterGrid struct {
 	plain  grid
 	id     string
@@ -107,7 +106,8 @@ func (g jitterGrid) count(after, to int64) int64 {
 	return g.plain.count(after, to) + g.open(after) - g.open(to)
 }
 
-// open is 1 when a plain instant has passed and is not due yet.
+// open returns 1 if, at that time, a plain instant has passed and its delayed one
+// has not, and otherwise 0.
 func (g jitterGrid) open(at int64) int64 {
 	if plain, ok := g.plain.last(at-g.jitter, at); ok && g.late(plain) > at {
 		return 1
@@ -115,8 +115,8 @@ func (g jitterGrid) open(at int64) int64 {
 	return 0
 }
 
-// delay returns a number below span that looks random, and is always the same
-// for an id and an instant.
+// delay returns a pseudo-random number below span, always the same for an id and
+// an instant.
 func delay(id string, at, span int64) int64 {
 	if span <= 1 {
 		return 0
@@ -124,8 +124,8 @@ func delay(id string, at, span int64) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(id))
 	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(at)))
-	// Instants that differ little have sums that differ little in the low
-	// bits; multiplying and folding spreads them.
+	// Instants that differ little have hashes whose low bits differ little;
+	// multiplying and folding spreads them.
 	x := h.Sum64()
 	x = (x ^ x>>31) * 0x9e3779b97f4a7c15
 	return int64((x ^ x>>29) % uint64(span))

@@ -15,8 +15,8 @@ type Timing struct {
 	Anchor time.Time     // with FromStart, Every counts from here: the creation of the schedule
 	Cron   string        // five fields, six with seconds first, or @yearly … @hourly; @every 90s is Every
 	Zone   string        // zone of Cron, such as Europe/Berlin; "" is UTC, Local the machine's
-	// Jitter delays each instant by less than this, always by the same for
-	// an id and an instant. It never changes the order of instants.
+	// Jitter delays each instant by less than this, by an amount that depends
+	// only on the id and the instant. It never changes the order of instants.
 	Jitter time.Duration
 	// Grace is how late an instant may be noticed and still be on time; 0
 	// is DefaultGrace.
@@ -160,9 +160,9 @@ func orElse(word, otherwise string) string {
 	return word
 }
 
-// maxSplay bounds how much earlier than after its interval a schedule is first
-// due: enough to spread hundreds of agents, and little compared to an interval
-// whose start people remember.
+// maxSplay bounds how much earlier than one interval after its creation a schedule
+// is first due: enough to spread hundreds of agents, and too little for people to
+// notice.
 const maxSplay = time.Minute
 
 // Splay is how long before the creation of a schedule its interval begins to

@@ -155,7 +155,7 @@ type wallClock struct {
 	zone *time.Location
 }
 
-// The ends of time: far from every year, and far from overflowing.
+// The ends of time: far beyond every year, and safe from overflow.
 const (
 	longAgo = math.MinInt64 / 8
 	never   = math.MaxInt64 / 8
@@ -169,7 +169,7 @@ const zoneReach = 2 * daySeconds
 type zonePiece struct {
 	start, end int64 // [start, end)
 	offset     int64 // wall time - instant
-	passed     int64 // lower wall times were shown, or jumped over, before start
+	passed     int64 // wall times below this were shown, or jumped over, before start
 	gaps       []zoneGap
 	gapsEnd    int64
 }
@@ -181,7 +181,7 @@ type zoneGap struct {
 	passed int64
 }
 
-func (c *wallClock) plainPiece(at int64) zonePiece {
+func (c *wallClock) pieceWithoutGaps(at int64) zonePiece {
 	t := time.Unix(at, 0).In(c.zone)
 	_, offset := t.Zone()
 	p := zonePiece{start: longAgo, end: never, offset: int64(offset), passed: longAgo, gapsEnd: longAgo}
@@ -194,7 +194,7 @@ func (c *wallClock) plainPiece(at int64) zonePiece {
 	}
 	// Where a zone follows a rule, from 2038 on, the standard library ends
 	// the last piece of a leap year a day too soon.
-	const quarter = 900 // seconds, within which no rule puts the clocks
+	const quarter = 900 // seconds; rules change the clocks at whole quarters of an hour
 	if p.end <= at {
 		p.end = at - floorMod(at, quarter) + quarter
 	}
@@ -204,10 +204,10 @@ func (c *wallClock) plainPiece(at int64) zonePiece {
 // piece returns the piece that contains an instant, with the gaps that
 // matter from there on.
 func (c *wallClock) piece(at int64) zonePiece {
-	p := c.plainPiece(at)
+	p := c.pieceWithoutGaps(at)
 	past := append(make([]zonePiece, 0, 4), p) // newest first
 	for reach := p.start - zoneReach; past[len(past)-1].start > max(reach, longAgo); {
-		past = append(past, c.plainPiece(past[len(past)-1].start-1))
+		past = append(past, c.pieceWithoutGaps(past[len(past)-1].start-1))
 	}
 	for i := len(past) - 1; i > 0; i-- {
 		before, after := past[i], past[i-1]

@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	// most bounds counts: more is a typing error.
-	most = 100_000
+	// maxCount bounds counts: more is a typing error.
+	maxCount = 100_000
 	// maxPrompt bounds a file with a system prompt: a longer one leaves no room
 	// for a conversation.
 	maxPrompt = 256 << 10
@@ -44,7 +44,7 @@ func (c *checker) file(root *yaml.Node) *File {
 	c.mapping(root, "the file", fields{
 		"version": func(n *yaml.Node) {
 			if n.Text != "1" {
-				c.at(n, fmt.Sprintf("version is %s, and this program reads version 1", described(n)), "")
+				c.reportAt(n, fmt.Sprintf("version is %s, and this program reads version 1", described(n)), "")
 			}
 		},
 		"fleet": func(n *yaml.Node) {
@@ -55,7 +55,7 @@ func (c *checker) file(root *yaml.Node) *File {
 		},
 		"limits": func(n *yaml.Node) {
 			c.mapping(n, "the fleet's limits", fields{
-				"max_concurrent": func(n *yaml.Node) { f.Limits.MaxConcurrent = c.number(n, "max_concurrent", 1, most) },
+				"max_concurrent": func(n *yaml.Node) { f.Limits.MaxConcurrent = c.number(n, "max_concurrent", 1, maxCount) },
 				"abandon_after":  func(n *yaml.Node) { f.Limits.AbandonAfter = c.span(n, "abandon_after", time.Second) },
 			})
 		},
@@ -83,8 +83,8 @@ func (c *checker) file(root *yaml.Node) *File {
 	return f
 }
 
-// ownOfSchedules are the keys of a schedule that cannot have a default.
-var ownOfSchedules = []string{"name", "type", "every", "cron", "secret_env"}
+// keysWithoutDefault are the keys of a schedule that cannot have a default.
+var keysWithoutDefault = []string{"name", "type", "every", "cron", "secret_env"}
 
 // defaults checks the defaults by themselves: there may be no agent that
 // uses them.
@@ -96,7 +96,7 @@ func (c *checker) defaults(n *yaml.Node) {
 	f["schedule"] = func(n *yaml.Node) {
 		var s Schedule
 		f := c.scheduleFields(&s)
-		for _, key := range ownOfSchedules {
+		for _, key := range keysWithoutDefault {
 			delete(f, key)
 		}
 		c.mapping(n, "defaults.schedule", f)
@@ -113,11 +113,11 @@ func (c *checker) agents(n *yaml.Node, f *File) []Agent {
 		if !ok {
 			return
 		}
-		c.once(lines, item, "agent", a.Name)
+		c.checkUnique(lines, item, "agent", a.Name)
 		all = append(all, a)
 	})
 	if n.Shape == yaml.List && len(n.Items) == 0 {
-		c.at(n, "the file has no agents", "begin each agent with: - name: NAME")
+		c.reportAt(n, "the file has no agents", "begin each agent with: - name: NAME")
 	}
 	return all
 }
@@ -142,19 +142,19 @@ func (c *checker) fill(own, defaults *yaml.Node) *yaml.Node {
 		return own
 	}
 	if c.filled += defaults.Size; c.filled > maxFilled {
-		c.at(own, "the file is too large when its defaults are filled in", "")
+		c.reportAt(own, "the file is too large when its defaults are filled in", "")
 	}
 	return yaml.Merged(own, defaults)
 }
 
-// once reports a duplicate name. Case is ignored, as on some disks.
-func (c *checker) once(lines map[string]int, n *yaml.Node, what, name string) {
+// checkUnique reports a duplicate name. Case is ignored, as on some disks.
+func (c *checker) checkUnique(lines map[string]int, n *yaml.Node, what, name string) {
 	if name == "" {
 		return
 	}
 	e, _ := n.Find("name")
 	if line, ok := lines[strings.ToLower(name)]; ok {
-		c.at(e.Value, fmt.Sprintf("a second %s %q", what, name), fmt.Sprintf("the first one is in line %d", line))
+		c.reportAt(e.Value, fmt.Sprintf("a second %s %q", what, name), fmt.Sprintf("the first one is in line %d", line))
 		return
 	}
 	lines[strings.ToLower(name)] = e.Value.Line
@@ -167,13 +167,13 @@ func (c *checker) agent(item, defaults *yaml.Node, f *File) (Agent, bool) {
 		return a, false
 	}
 	if n.Get("name") == nil {
-		c.at(n, "an agent without a name", "add: name: NAME")
+		c.reportAt(n, "an agent without a name", "add: name: NAME")
 	}
 	a.Runner = cmp.Or(a.Runner, fleet.RunnerBuiltin)
 	a.RunMode = cmp.Or(a.RunMode, fleet.RunAutonomous)
 	c.runner(&a, n, defaults)
-	c.builtIn(&a, n)
-	c.permitted(&a, n)
+	c.fillBuiltIn(&a, n)
+	c.checkPermissions(&a, n)
 	if !n.Says("keep") {
 		a.Keep = f.Keep
 	}
@@ -185,7 +185,7 @@ func (c *checker) agent(item, defaults *yaml.Node, f *File) (Agent, bool) {
 				return
 			}
 			s := c.schedule(c.fill(item, f.defaults.Get("schedule")), &a, f.Webhooks.SecretEnv)
-			c.once(lines, item, "schedule of this agent", s.Name)
+			c.checkUnique(lines, item, "schedule of this agent", s.Name)
 			a.Schedules = append(a.Schedules, s)
 		})
 	}
@@ -244,7 +244,7 @@ func (c *checker) agentFields(a *Agent) fields {
 func (c *checker) runner(a *Agent, n, defaults *yaml.Node) {
 	command, found := n.Find("command")
 	if command.Inherited && a.Runner != cmp.Or(textOf(defaults.Get("runner")), fleet.RunnerBuiltin) {
-		a.Command, found = nil, false // it starts another runner
+		a.Command, found = nil, false // the default command is for the default runner
 	}
 	for _, rule := range []struct {
 		key, why string
@@ -261,7 +261,7 @@ func (c *checker) runner(a *Agent, n, defaults *yaml.Node) {
 			continue
 		}
 		if e, ok := n.Own(rule.key); ok {
-			c.key(e, rule.key+" means nothing "+rule.why, "take it out")
+			c.reportKey(e, rule.key+" means nothing "+rule.why, "take it out")
 		}
 		rule.clear()
 	}
@@ -270,7 +270,7 @@ func (c *checker) runner(a *Agent, n, defaults *yaml.Node) {
 		if runner := n.Get("runner"); runner != nil {
 			at = runner
 		}
-		c.at(at, "runner "+a.Runner+" needs a command", `add: command: ["program", "argument"]`)
+		c.reportAt(at, "runner "+a.Runner+" needs a command", `add: command: ["program", "argument"]`)
 	}
 }
 
@@ -281,8 +281,8 @@ func textOf(n *yaml.Node) string {
 	return n.Text
 }
 
-// builtIn fills in what neither the agent nor the defaults set.
-func (c *checker) builtIn(a *Agent, n *yaml.Node) {
+// fillBuiltIn fills in what neither the agent nor the defaults set.
+func (c *checker) fillBuiltIn(a *Agent, n *yaml.Node) {
 	a.Limits.MaxConcurrent = cmp.Or(a.Limits.MaxConcurrent, 1)
 	a.SessionTimeout = cmp.Or(a.SessionTimeout, defaultSessionTimeout)
 	a.Retries.Attempts = cmp.Or(a.Retries.Attempts, 1)
@@ -294,14 +294,14 @@ func (c *checker) builtIn(a *Agent, n *yaml.Node) {
 	if n.Get("dir") == nil {
 		dir, err := c.resolve(".")
 		if err != nil {
-			c.at(n, fmt.Sprintf("dir: %v", err), "")
+			c.reportAt(n, fmt.Sprintf("dir: %v", err), "")
 		}
 		a.Dir = dir
 	}
 	if box := n.Get("container"); a.Container != nil {
 		a.Container.Engine = cmp.Or(a.Container.Engine, "docker")
 		if box.Get("image") == nil {
-			c.at(box, "container without an image", "add: image: NAME")
+			c.reportAt(box, "container without an image", "add: image: NAME")
 		}
 	}
 }
@@ -309,12 +309,12 @@ func (c *checker) builtIn(a *Agent, n *yaml.Node) {
 // system reads a system prompt: its text, or the file that has it.
 func (c *checker) system(n *yaml.Node) (s System) {
 	if n.Shape != yaml.Map {
-		s.Text = c.told(n, "system")
+		s.Text = c.promptText(n, "system")
 		return s
 	}
 	c.mapping(n, "system", fields{"file": func(n *yaml.Node) { s.File = c.text(n, "file"); s.Text = c.prompt(n, s.File) }})
 	if n.Get("file") == nil && len(n.Entries) == 0 {
-		c.at(n, "system says nothing", "write a text, or file: prompts/agent.md")
+		c.reportAt(n, "system says nothing", "write a text, or file: prompts/agent.md")
 	}
 	return s
 }
@@ -322,7 +322,7 @@ func (c *checker) system(n *yaml.Node) (s System) {
 // prompt reads a file of the fleet file's folder.
 func (c *checker) prompt(n *yaml.Node, name string) string {
 	if n.Shape != yaml.Text || name == "" || path.IsAbs(name) || !fs.ValidPath(path.Clean(name)) || strings.Contains(name, `\`) {
-		c.at(n, "file is no file in the folder of this file", "write a path relative to it, like prompts/agent.md")
+		c.reportAt(n, "file is no file in the folder of this file", "write a path relative to it, like prompts/agent.md")
 		return ""
 	}
 	if c.o.Files == nil {
@@ -334,7 +334,7 @@ func (c *checker) prompt(n *yaml.Node, name string) string {
 		c.prompts[name] = p
 	}
 	if p.err != nil {
-		c.at(n, fmt.Sprintf("file %s: %v", described(n), p.err), "")
+		c.reportAt(n, fmt.Sprintf("file %s: %v", described(n), p.err), "")
 	}
 	return p.text
 }
@@ -366,7 +366,7 @@ func readPrompt(files fs.FS, name string) (string, error) {
 	return string(b), nil
 }
 
-// reason is an error without the path, which the problem names already.
+// reason returns an error without its path, which the problem names already.
 func reason(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -377,18 +377,18 @@ func reason(err error) error {
 
 func (c *checker) env(n *yaml.Node) map[string]string {
 	if n.Shape != yaml.Map {
-		c.at(n, fmt.Sprintf("env is %s, and should be a mapping", n.Shape), "write NAME: value, each on a line of its own")
+		c.reportAt(n, fmt.Sprintf("env is %s, and should be a mapping", n.Shape), "write NAME: value, each on a line of its own")
 		return nil
 	}
 	env := make(map[string]string, len(n.Entries))
 	for _, e := range n.Entries {
 		switch {
 		case !isVariable(e.Key):
-			c.key(e, fmt.Sprintf("%.40q is not the name of an environment variable", e.Key), "it has letters, digits and _")
+			c.reportKey(e, fmt.Sprintf("%.40q is not the name of an environment variable", e.Key), "it has letters, digits and _")
 		case e.Value.Shape == yaml.Null:
 		case e.Value.Text != "" && isSecretName(e.Key) || c.secret(e.Value):
 			c.hide(e.Line, e.Value.Line)
-			c.key(e, fmt.Sprintf("a secret does not belong into this file: %q", e.Key), "keep it in the environment of the daemon and pass it on: pass_env: ["+e.Key+"]")
+			c.reportKey(e, fmt.Sprintf("a secret does not belong into this file: %q", e.Key), "keep it in the environment of the daemon and pass it on: pass_env: ["+e.Key+"]")
 		default:
 			env[e.Key] = c.text(e.Value, e.Key)
 		}
@@ -421,7 +421,7 @@ func (c *checker) tools(n *yaml.Node, what string) (all []Permission) {
 		tool, scope, scoped := strings.Cut(item.Text, "(")
 		inner, closed := strings.CutSuffix(scope, ")")
 		if item.Shape != yaml.Text || tool == "" || strings.ContainsAny(tool, " ,)") || scoped && (!closed || inner == "") {
-			c.at(item, fmt.Sprintf("%s is not a tool", described(item)), hint)
+			c.reportAt(item, fmt.Sprintf("%s is not a tool", described(item)), hint)
 			return
 		}
 		all = append(all, Permission{Tool: tool, Scope: inner})
@@ -431,10 +431,10 @@ func (c *checker) tools(n *yaml.Node, what string) (all []Permission) {
 
 func (c *checker) limits(n *yaml.Node) (l Limits) {
 	c.mapping(n, "limits", fields{
-		"max_concurrent": func(n *yaml.Node) { l.MaxConcurrent = c.number(n, "max_concurrent", 1, most) },
-		"max_turns":      func(n *yaml.Node) { l.MaxTurns = c.number(n, "max_turns", 1, most) },
+		"max_concurrent": func(n *yaml.Node) { l.MaxConcurrent = c.number(n, "max_concurrent", 1, maxCount) },
+		"max_turns":      func(n *yaml.Node) { l.MaxTurns = c.number(n, "max_turns", 1, maxCount) },
 		"timeout":        func(n *yaml.Node) { l.Timeout = c.span(n, "timeout", time.Second) },
-		"tool_rounds":    func(n *yaml.Node) { l.ToolRounds = c.number(n, "tool_rounds", 1, most) },
+		"tool_rounds":    func(n *yaml.Node) { l.ToolRounds = c.number(n, "tool_rounds", 1, maxCount) },
 		"output_bytes":   func(n *yaml.Node) { l.OutputBytes = c.bytes(n, "output_bytes") },
 	})
 	return l
@@ -443,15 +443,15 @@ func (c *checker) limits(n *yaml.Node) (l Limits) {
 // maxDays is a century: more is a typing error.
 const maxDays = 36525
 
-// keep reads how many jobs are kept. An empty section would remove nothing, and
+// keep reads how many jobs are kept. An empty section would have no effect, so it
 // is a mistake.
 func (c *checker) keep(n *yaml.Node) (k Keep) {
 	ok := c.mapping(n, "keep", fields{
-		"jobs": func(n *yaml.Node) { k.Jobs = c.number(n, "jobs", 1, 10*most) },
+		"jobs": func(n *yaml.Node) { k.Jobs = c.number(n, "jobs", 1, 10*maxCount) },
 		"days": func(n *yaml.Node) { k.Days = c.number(n, "days", 1, maxDays) },
 	})
 	if ok && n.Get("jobs") == nil && n.Get("days") == nil {
-		c.at(n, "keep says nothing", "write it like {jobs: 1000, days: 90}; without keep all jobs are kept")
+		c.reportAt(n, "keep says nothing", "write it like {jobs: 1000, days: 90}; without keep all jobs are kept")
 	}
 	return k
 }
@@ -471,9 +471,9 @@ func (c *checker) hooks(n *yaml.Node, what string) (all []Hook) {
 		case !ok:
 			return
 		case isCommand == isWebhook:
-			c.at(item, "a hook is a command or a webhook, one of the two", exampleOf("a hook"))
+			c.reportAt(item, "a hook is a command or a webhook, one of the two", exampleOf("a hook"))
 		case isCommand && signed:
-			c.key(secret, "secret_env signs webhooks, and this hook is a command", "take it out")
+			c.reportKey(secret, "secret_env signs webhooks, and this hook is a command", "take it out")
 		}
 		all = append(all, h)
 	})
@@ -491,7 +491,7 @@ func (c *checker) container(n *yaml.Node) *Container {
 		"cpus": func(n *yaml.Node) {
 			cpus, err := strconv.ParseFloat(n.Text, 64)
 			if n.Shape != yaml.Number || err != nil || !(cpus > 0 && cpus <= 1024) {
-				c.at(n, fmt.Sprintf("cpus is %s", described(n)), "want a number like 1.5")
+				c.reportAt(n, fmt.Sprintf("cpus is %s", described(n)), "want a number like 1.5")
 			}
 			box.CPUs = cpus
 		},
@@ -507,7 +507,7 @@ func (c *checker) container(n *yaml.Node) *Container {
 func (c *checker) word(n *yaml.Node, what string) string {
 	text := c.text(n, what)
 	if n.Shape == yaml.Text && (text == "" || text[0] == '-' || strings.ContainsAny(text, " \t\n\x00")) {
-		c.at(n, fmt.Sprintf("%s is %s", what, described(n)), "want one word that does not begin with -")
+		c.reportAt(n, fmt.Sprintf("%s is %s", what, described(n)), "want one word that does not begin with -")
 	}
 	return text
 }
@@ -519,7 +519,7 @@ func (c *checker) mounts(n *yaml.Node) (all []Mount) {
 		text, readOnly := strings.CutSuffix(item.Text, ":ro")
 		i := strings.LastIndex(text, ":/")
 		if item.Shape != yaml.Text || i <= 0 || strings.ContainsAny(text[i+1:], ":,") {
-			c.at(item, fmt.Sprintf("%s is not a mount", described(item)), hint)
+			c.reportAt(item, fmt.Sprintf("%s is not a mount", described(item)), hint)
 			return
 		}
 		source := *item

@@ -225,7 +225,7 @@ type Options struct {
 func Parse(name string, data []byte, o *Options) (*File, error) {
 	c := newChecker(name, o)
 	file := c.file(c.load(data))
-	if err := c.found(); err != nil {
+	if err := c.err(); err != nil {
 		return nil, err
 	}
 	return file, nil
@@ -242,5 +242,5 @@ func (f *File) ParseSchedule(agent Agent, data []byte) (Schedule, error) {
 	if root != nil {
 		s = c.schedule(c.fill(root, f.defaults.Get("schedule")), &agent, f.Webhooks.SecretEnv)
 	}
-	return s, c.found()
+	return s, c.err()
 }

@@ -46,7 +46,7 @@ const (
 	noMeaning     = "is not what herdctl takes there"
 )
 
-func (h *fromHerdctl) leave(key, why string) {
+func (h *fromHerdctl) leaveOut(key, why string) {
 	l := h.at
 	l.Key, l.Why = key, why
 	h.left = append(h.left, l)
@@ -63,7 +63,7 @@ func (h *fromHerdctl) each(under string, n *yaml.Node, read map[string]func(*yam
 		switch {
 		case e.Value.Shape == yaml.Null:
 		case !ok:
-			h.leave(under+e.Key, noCounterpart)
+			h.leaveOut(under+e.Key, noCounterpart)
 		default:
 			take(e.Value)
 		}
@@ -73,7 +73,7 @@ func (h *fromHerdctl) each(under string, n *yaml.Node, read map[string]func(*yam
 // text sets a text, and leaves anything else out.
 func (h *fromHerdctl) text(key string, to *string) func(*yaml.Node) {
 	return func(n *yaml.Node) {
-		if h.fits(key, func(c *checker) { c.told(n, key) }) {
+		if h.fits(key, func(c *checker) { c.promptText(n, key) }) {
 			*to = n.Text
 		}
 	}
@@ -84,7 +84,7 @@ func (h *fromHerdctl) fits(key string, look func(c *checker)) bool {
 	c := newChecker("", nil)
 	look(c)
 	if len(c.problems) > 0 {
-		h.leave(key, c.problems[0].Message)
+		h.leaveOut(key, c.problems[0].Message)
 		return false
 	}
 	return true
@@ -93,8 +93,8 @@ func (h *fromHerdctl) fits(key string, look func(c *checker)) bool {
 func (h *fromHerdctl) number(key string, to *int) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		i, err := strconv.Atoi(n.Text)
-		if err != nil || n.Shape != yaml.Number || i < 1 || i > most {
-			h.leave(key, noMeaning)
+		if err != nil || n.Shape != yaml.Number || i < 1 || i > maxCount {
+			h.leaveOut(key, noMeaning)
 			return
 		}
 		*to = i
@@ -109,20 +109,20 @@ func (h *fromHerdctl) span(key string, to *time.Duration) func(*yaml.Node) {
 		unit := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour}[strings.TrimLeft(text, "0123456789.")]
 		d := time.Duration(value * float64(unit)).Truncate(time.Second)
 		if err != nil || unit == 0 || d < time.Second || value > 1e6 {
-			h.leave(key, noMeaning)
+			h.leaveOut(key, noMeaning)
 			return
 		}
 		*to = d
 	}
 }
 
-// nothing reads values that are the default here.
-func nothing(*yaml.Node) {}
+// ignore is for values that are the default here, or are read elsewhere.
+func ignore(*yaml.Node) {}
 
 func (h *fromHerdctl) fleet(n *yaml.Node) {
 	f := h.file
 	h.each("", n, map[string]func(*yaml.Node){
-		"version": nothing, "agents": nothing, "fleets": nothing, "defaults": nothing,
+		"version": ignore, "agents": ignore, "fleets": ignore, "defaults": ignore,
 		"fleet": func(n *yaml.Node) {
 			h.each("fleet.", n, map[string]func(*yaml.Node){"name": h.text("fleet.name", &f.Fleet.Name), "description": h.text("fleet.description", &f.Fleet.Description)})
 		},
@@ -139,7 +139,7 @@ func (h *fromHerdctl) fleet(n *yaml.Node) {
 		},
 	})
 	if f.Fleet.Name != "" && !fleet.IsName(f.Fleet.Name) {
-		h.leave("fleet.name", fmt.Sprintf("%.60q cannot be a fleet's name here", f.Fleet.Name))
+		h.leaveOut("fleet.name", fmt.Sprintf("%.60q cannot be a fleet's name here", f.Fleet.Name))
 		f.Fleet.Name = ""
 	}
 }
@@ -147,7 +147,7 @@ func (h *fromHerdctl) fleet(n *yaml.Node) {
 func (h *fromHerdctl) variable(key string, to *string) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		if n.Shape != yaml.Text || !isVariable(n.Text) || len(redact.Find(n.Text)) > 0 {
-			h.leave(key, noMeaning)
+			h.leaveOut(key, noMeaning)
 			return
 		}
 		*to = n.Text
@@ -158,7 +158,7 @@ func isTrue(n *yaml.Node) bool { return n.Shape == yaml.Bool && strings.EqualFol
 
 func (h *fromHerdctl) agent(from herdctl.ConfigAgent) {
 	if !fleet.IsAgentName(from.Name) {
-		h.leave("", fmt.Sprintf("its name cannot be one here: %s", nameRule(fleet.MaxAgentName)))
+		h.leaveOut("", fmt.Sprintf("its name cannot be one here: %s", nameRule(fleet.MaxAgentName)))
 		return
 	}
 	a := Agent{Name: from.Name, Runner: fleet.RunnerClaude, Dir: h.Dir(from.Dir)}
@@ -171,10 +171,10 @@ func (h *fromHerdctl) agent(from herdctl.ConfigAgent) {
 	var model string
 	var tools, allowed []Permission
 	h.each("", from.Node, map[string]func(*yaml.Node){
-		"name": nothing, "runtime": nothing,
+		"name": ignore, "runtime": ignore,
 		"working_directory": func(n *yaml.Node) {
 			if n.Shape == yaml.Map {
-				h.each("working_directory.", n, map[string]func(*yaml.Node){"root": nothing})
+				h.each("working_directory.", n, map[string]func(*yaml.Node){"root": ignore})
 			}
 		},
 		"description":    h.text("description", &a.Description),
@@ -205,7 +205,7 @@ func (h *fromHerdctl) agent(from herdctl.ConfigAgent) {
 	if a.Permissions.Allow = append(a.Permissions.Allow, allowed...); len(a.Permissions.Allow) == 0 {
 		a.Permissions.Allow = tools
 	} else if len(tools) > 0 {
-		h.leave("tools", "allowed_tools says what it may use")
+		h.leaveOut("tools", "allowed_tools says what it may use")
 	}
 	if schedules != nil {
 		for _, e := range schedules.Entries {
@@ -213,21 +213,21 @@ func (h *fromHerdctl) agent(from herdctl.ConfigAgent) {
 		}
 	}
 	if prompt != "" {
-		h.leave("default_prompt", "is taken for schedules that have no prompt; tidemark run names its own")
+		h.leaveOut("default_prompt", "is taken for schedules that have no prompt; tidemark run names its own")
 	}
 	alone := File{Version: 1, Webhooks: h.file.Webhooks, Agents: []Agent{a}}
 	if _, err := Parse("", alone.YAML(), nil); err != nil {
 		var p *Problems
 		if errors.As(err, &p) {
-			h.leave("", "the whole agent: "+p.List[0].Message)
+			h.leaveOut("", "the whole agent: "+p.List[0].Message)
 		}
 		return
 	}
 	h.file.Agents = append(h.file.Agents, a)
 }
 
-// mode reads a permission mode of Claude Code. Nobody can be asked, so only
-// what works without asking has a meaning.
+// mode reads a permission mode of Claude Code. Agents of herdctl run unattended,
+// so only modes that work without asking a person have a meaning.
 func (h *fromHerdctl) mode(n *yaml.Node, a *Agent) {
 	switch n.Text {
 	case "bypassPermissions":
@@ -236,7 +236,7 @@ func (h *fromHerdctl) mode(n *yaml.Node, a *Agent) {
 		a.Permissions.Allow = append(a.Permissions.Allow, Permission{Tool: "Edit"}, Permission{Tool: "Write"})
 	case "default", "dontAsk": // what is not allowed is denied, as here
 	default:
-		h.leave("permission_mode", fmt.Sprintf("%.40q %s; run_mode: review comes near", n.Text, noCounterpart))
+		h.leaveOut("permission_mode", fmt.Sprintf("%.40q %s; run_mode: review comes near", n.Text, noCounterpart))
 	}
 }
 
@@ -245,7 +245,7 @@ func (h *fromHerdctl) permissions(key string, n *yaml.Node) (all []Permission) {
 		tool, scope, scoped := strings.Cut(item.Text, "(")
 		inner, closed := strings.CutSuffix(scope, ")")
 		if item.Shape != yaml.Text || tool == "" || strings.ContainsAny(tool, " ,)") || scoped && (!closed || inner == "") {
-			h.leave(key, fmt.Sprintf("%.60q is not a tool", item.Text))
+			h.leaveOut(key, fmt.Sprintf("%.60q is not a tool", item.Text))
 			continue
 		}
 		all = append(all, Permission{Tool: tool, Scope: inner})
@@ -264,7 +264,7 @@ func (h *fromHerdctl) schedule(a *Agent, name string, n *yaml.Node, prompt strin
 		"expression":     h.text(under+"expression", &old),
 		"prompt":         h.text(under+"prompt", &s.Prompt),
 		"resume_session": func(n *yaml.Node) { s.Resume = isTrue(n) },
-		"outputToFile":   nothing, // all output is kept
+		"outputToFile":   ignore, // all output is kept
 		"enabled": func(n *yaml.Node) {
 			if enabled := isTrue(n); !enabled {
 				s.Enabled = &enabled
@@ -289,13 +289,13 @@ func (h *fromHerdctl) schedule(a *Agent, name string, n *yaml.Node, prompt strin
 		s.Every, s.Cron = 0, ""
 		if s.Type == fleet.TypeWebhook && h.file.Webhooks.SecretEnv == "" {
 			h.file.Webhooks.SecretEnv = "TIDEMARK_HOOK_SECRET"
-			h.leave(under+"type", "a webhook needs a secret here: put one into the environment of fleet up as TIDEMARK_HOOK_SECRET")
+			h.leaveOut(under+"type", "a webhook needs a secret here: put one into the environment of fleet up as TIDEMARK_HOOK_SECRET")
 		}
 	default:
 		why = fmt.Sprintf("type %.40q %s", s.Type, noMeaning)
 	}
 	if why != "" {
-		h.leave(strings.TrimSuffix(under, "."), why)
+		h.leaveOut(strings.TrimSuffix(under, "."), why)
 		return
 	}
 	if s.Prompt == "" && (s.Type == fleet.TypeInterval || s.Type == fleet.TypeCron) {
@@ -320,12 +320,12 @@ func (h *fromHerdctl) hookList(key string, n *yaml.Node) (all []Hook) {
 		milliseconds := 0
 		switch t := item.Get("type"); {
 		case t == nil || t.Text != "shell" && t.Text != "webhook":
-			h.leave(strings.TrimSuffix(under, "."), fmt.Sprintf("a hook of type %.40s %s", typeOf(t), noCounterpart))
+			h.leaveOut(strings.TrimSuffix(under, "."), fmt.Sprintf("a hook of type %.40s %s", typeOf(t), noCounterpart))
 			continue
 		}
 		h.each(under, item, map[string]func(*yaml.Node){
 			"type":    h.text(under+"type", &kind),
-			"name":    nothing,
+			"name":    ignore,
 			"command": h.text(under+"command", &command),
 			"url": func(n *yaml.Node) {
 				if h.fits(under+"url", func(c *checker) { c.link(n, "it") }) {
@@ -335,12 +335,12 @@ func (h *fromHerdctl) hookList(key string, n *yaml.Node) (all []Hook) {
 			"timeout": h.number(under+"timeout", &milliseconds),
 			"method": func(n *yaml.Node) {
 				if n.Text != "POST" {
-					h.leave(under+"method", "webhooks are posted")
+					h.leaveOut(under+"method", "webhooks are posted")
 				}
 			},
 			"continue_on_error": func(n *yaml.Node) {
 				if !isTrue(n) {
-					h.leave(under+"continue_on_error", "the other hooks are run in any case")
+					h.leaveOut(under+"continue_on_error", "the other hooks are run in any case")
 				}
 			},
 		})
@@ -351,7 +351,7 @@ func (h *fromHerdctl) hookList(key string, n *yaml.Node) (all []Hook) {
 		milliseconds = cmp.Or(milliseconds, 10_000)
 		hook.Timeout = max(time.Second, (time.Duration(milliseconds) * time.Millisecond).Truncate(time.Second))
 		if kind == "shell" && command == "" || kind == "webhook" && !strings.HasPrefix(hook.Webhook, "http://") && !strings.HasPrefix(hook.Webhook, "https://") {
-			h.leave(strings.TrimSuffix(under, "."), "names no command and no http or https address")
+			h.leaveOut(strings.TrimSuffix(under, "."), "names no command and no http or https address")
 			continue
 		}
 		all = append(all, hook)
@@ -375,7 +375,7 @@ func (h *fromHerdctl) docker(n *yaml.Node, a *Agent) {
 	var image, old, memory string
 	period, quota := 100_000, 0
 	h.each("docker.", n, map[string]func(*yaml.Node){
-		"enabled":    nothing,
+		"enabled":    ignore,
 		"image":      h.text("docker.image", &image),
 		"base_image": h.text("docker.base_image", &old),
 		"network":    h.text("docker.network", &box.Network),
@@ -386,12 +386,12 @@ func (h *fromHerdctl) docker(n *yaml.Node, a *Agent) {
 		"env":        func(n *yaml.Node) { h.environment(n, a) },
 		"ephemeral": func(n *yaml.Node) {
 			if !isTrue(n) {
-				h.leave("docker.ephemeral", "each run has a container of its own")
+				h.leaveOut("docker.ephemeral", "each run has a container of its own")
 			}
 		},
 		"workspace_mode": func(n *yaml.Node) {
 			if n.Text != "rw" {
-				h.leave("docker.workspace_mode", noCounterpart)
+				h.leaveOut("docker.workspace_mode", noCounterpart)
 			}
 		},
 	})
@@ -399,7 +399,7 @@ func (h *fromHerdctl) docker(n *yaml.Node, a *Agent) {
 	if memory != "" {
 		size, ok := dockerBytes(memory)
 		if !ok {
-			h.leave("docker.memory", noMeaning)
+			h.leaveOut("docker.memory", noMeaning)
 		}
 		box.Memory = cmp.Or(size, box.Memory)
 	}
@@ -408,7 +408,7 @@ func (h *fromHerdctl) docker(n *yaml.Node, a *Agent) {
 	}
 	for key, word := range map[string]*string{"docker.image": &box.Image, "docker.network": &box.Network} {
 		if *word != "" && ((*word)[0] == '-' || strings.ContainsAny(*word, " \t\n")) {
-			h.leave(key, noMeaning)
+			h.leaveOut(key, noMeaning)
 			*word = ""
 		}
 	}
@@ -423,7 +423,7 @@ func (h *fromHerdctl) count(key string, to *int) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		i, err := strconv.Atoi(n.Text)
 		if err != nil || i < 1 {
-			h.leave(key, noMeaning)
+			h.leaveOut(key, noMeaning)
 			return
 		}
 		*to = i
@@ -448,7 +448,7 @@ func (h *fromHerdctl) mounts(n *yaml.Node) (all []Mount) {
 		text = strings.TrimSuffix(text, ":rw")
 		i := strings.LastIndex(text, ":/")
 		if item.Shape != yaml.Text || i <= 0 || strings.ContainsAny(text[i+1:], ":,") || strings.ContainsAny(text[:i], "~$,") {
-			h.leave("docker.volumes", fmt.Sprintf("%.80q is not a mount here", item.Text))
+			h.leaveOut("docker.volumes", fmt.Sprintf("%.80q is not a mount here", item.Text))
 			continue
 		}
 		all = append(all, Mount{Source: text[:i], Target: text[i+1:], ReadOnly: readOnly})
@@ -464,14 +464,14 @@ func (h *fromHerdctl) environment(n *yaml.Node, a *Agent) {
 		scalar := e.Value.Shape != yaml.List && e.Value.Shape != yaml.Map && e.Value.Shape != yaml.Null
 		switch {
 		case !isVariable(e.Key) || !scalar || strings.Contains(e.Value.Text, "\x00"):
-			h.leave(key, noMeaning)
+			h.leaveOut(key, noMeaning)
 		case e.Value.Text == "${"+e.Key+"}":
 			a.PassEnv = append(a.PassEnv, e.Key)
 		case strings.Contains(e.Value.Text, "${"):
-			h.leave(key, "is made of a variable that is not written down")
+			h.leaveOut(key, "is made of a variable that is not written down")
 		case isSecretName(e.Key) || len(redact.Find(e.Value.Text)) > 0:
 			a.PassEnv = append(a.PassEnv, e.Key)
-			h.leave(key, "its value may be a secret: it is taken from the environment of fleet up")
+			h.leaveOut(key, "its value may be a secret: it is taken from the environment of fleet up")
 		default:
 			if a.Env == nil {
 				a.Env = map[string]string{}

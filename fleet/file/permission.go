@@ -13,15 +13,15 @@ import (
 // A permission without effect is worse than none: its author relies on it. So
 // permissions that the agent's runner cannot enforce are mistakes.
 
-// permitted reports permissions that have no meaning for the agent's runner.
-func (c *checker) permitted(a *Agent, n *yaml.Node) {
+// checkPermissions reports permissions that have no meaning for the agent's runner.
+func (c *checker) checkPermissions(a *Agent, n *yaml.Node) {
 	e, ok := n.Find("permissions")
 	if !ok || e.Value.Shape != yaml.Map {
 		return
 	}
 	if a.Runner == fleet.RunnerCommand {
 		if !e.Inherited {
-			c.key(e, "permissions mean nothing for runner command, which does whatever its program does",
+			c.reportKey(e, "permissions mean nothing for runner command, which does whatever its program does",
 				"take them out; what it may do is bounded by sandbox:, or by container:")
 		}
 		a.Permissions = Permissions{}
@@ -36,7 +36,7 @@ func (c *checker) permitted(a *Agent, n *yaml.Node) {
 			tool, scope, _ := strings.Cut(item.Text, "(")
 			p := Permission{Tool: tool, Scope: strings.TrimSuffix(scope, ")")}
 			if problem, hint := fits(a, kind == "deny", p); problem != "" && item.Shape == yaml.Text && tool != "" {
-				c.at(item, problem, hint)
+				c.reportAt(item, problem, hint)
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func (c *checker) permitted(a *Agent, n *yaml.Node) {
 		fits = codexPermission
 	case fleet.RunnerACP:
 		fits = acpPermission
-	default: // Claude Code knows its own
+	default: // Claude Code checks its own
 		return
 	}
 	check("allow", fits)
@@ -66,7 +66,7 @@ func builtinPermission(a *Agent, deny bool, p Permission) (problem, hint string)
 	if lower := strings.ToLower(p.Tool); !deny && lower != p.Tool && slices.Contains(builtinTools, lower) {
 		return fmt.Sprintf("the built-in agent has no tool %s", p.Tool), fmt.Sprintf("did you mean %q?", lower)
 	}
-	if !deny || p.Scope == "" || !looks(p.Tool) {
+	if !deny || p.Scope == "" || !onlyReads(p.Tool) {
 		return "", ""
 	}
 	scope := p.Scope
@@ -80,8 +80,8 @@ func builtinPermission(a *Agent, deny bool, p Permission) (problem, hint string)
 	return "", ""
 }
 
-// looks reports whether a tool of the built-in agent only reads files.
-func looks(tool string) bool { return IsFileTool(tool) && tool != "write" && tool != "edit" }
+// onlyReads reports whether a tool of the built-in agent only reads files.
+func onlyReads(tool string) bool { return IsFileTool(tool) && tool != "write" && tool != "edit" }
 
 func acpPermission(_ *Agent, _ bool, p Permission) (problem, hint string) {
 	if p.Scope == "" {
@@ -114,7 +114,7 @@ func codexPermission(_ *Agent, deny bool, p Permission) (problem, hint string) {
 // sandbox of Codex does not support.
 func (c *checker) codexNetwork(a *Agent, n *yaml.Node) {
 	if a.CodexAllows("fetch") && !a.CodexAllows("write") && !a.CodexAllows("edit") {
-		c.at(n.Get("allow"), "codex reaches the network only where it may write", "allow write, too, or take fetch out")
+		c.reportAt(n.Get("allow"), "codex reaches the network only where it may write", "allow write, too, or take fetch out")
 	}
 }
 
@@ -134,14 +134,15 @@ func IsFileTool(tool string) bool {
 	return false
 }
 
-// Within reports whether a folder is scope or is in it. Both may be relative
-// to where the agent works; those of the workspace begin with a dot.
+// Within reports whether a folder is scope or is inside it. Both may be relative to
+// the agent's folder; but a relative folder without a leading dot is in the storage
+// of the session, and within no scope.
 func (a Agent) Within(folder, scope string) bool {
 	switch {
 	case strings.HasPrefix(folder, "."):
 		folder = filepath.Join(a.Dir, filepath.FromSlash(folder))
 	case !filepath.IsAbs(folder):
-		return false // the storage of the session
+		return false
 	}
 	if !filepath.IsAbs(scope) {
 		scope = filepath.Join(a.Dir, filepath.FromSlash(scope))

@@ -101,8 +101,8 @@ func newChecker(name string, o *Options) *checker {
 	return c
 }
 
-// found returns the problems as an error, nil when there are none.
-func (c *checker) found() error {
+// err returns the problems as an error, nil when there are none.
+func (c *checker) err() error {
 	if len(c.problems) == 0 {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (c *checker) width(line int) int {
 	return c.widths[line]
 }
 
-// full means that nobody will read what else is wrong.
+// full reports that there are more problems than anybody reads.
 func (c *checker) full() bool { return len(c.problems) >= 10*maxProblems }
 
 // hide marks lines that contain a secret, which no excerpt may show.
@@ -155,9 +155,11 @@ func (c *checker) hide(lines ...int) {
 	}
 }
 
-// at reports a problem of a value, and key one of a key.
-func (c *checker) at(n *yaml.Node, message, hint string) { c.report(n.Line, n.Column, message, hint) }
-func (c *checker) key(e yaml.Entry, message, hint string) {
+// reportAt reports a problem of a value, and reportKey one of a key.
+func (c *checker) reportAt(n *yaml.Node, message, hint string) {
+	c.report(n.Line, n.Column, message, hint)
+}
+func (c *checker) reportKey(e yaml.Entry, message, hint string) {
 	c.report(e.Line, e.Column, message, hint)
 }
 
@@ -168,11 +170,11 @@ func (c *checker) excerpt(p Problem) string {
 		return ""
 	}
 	line := c.lines[p.Line-1]
-	if c.width(p.Line) > maxExcerpt || strings.TrimSpace(line) == "" || c.hidden[p.Line] || secretive(line) {
+	if c.width(p.Line) > maxExcerpt || strings.TrimSpace(line) == "" || c.hidden[p.Line] || mayHoldSecret(line) {
 		return ""
 	}
 	line = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) { // nor may it move the caret
+		if !unicode.IsPrint(r) { // it would move the caret
 			return ' '
 		}
 		return r
@@ -182,9 +184,9 @@ func (c *checker) excerpt(p Problem) string {
 	return strings.TrimRight(line[indent:], " ") + "\n" + strings.Repeat(" ", p.Column-1-indent) + "^"
 }
 
-// secretive reports whether a line may contain a secret: something that
-// looks like one, or a word for one.
-func secretive(line string) bool {
+// mayHoldSecret reports whether a line may contain a secret: something that looks
+// like one, or a value with a name such as token.
+func mayHoldSecret(line string) bool {
 	if len(redact.Find(line)) > 0 {
 		return true
 	}
@@ -215,7 +217,7 @@ func isSecretName(name string) bool {
 }
 
 // nearest returns the known name that was most likely meant, "" when none is
-// near.
+// similar.
 func nearest(name string, known []string) string {
 	best, bestDistance := "", max(1, len(name)/3)+1
 	for _, k := range known {
@@ -264,7 +266,8 @@ func choices(all []string) string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
-// Plain lists the problems of something that has no lines.
+// Plain lists the problems without lines and columns, for a schedule that is not
+// in a file.
 func (p *Problems) Plain() string {
 	var all []string
 	for _, problem := range p.List {

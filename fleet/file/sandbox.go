@@ -34,7 +34,7 @@ func (c *checker) sandbox(n *yaml.Node) (s Sandbox) {
 			s.Off = true
 		case "on", "true":
 		default:
-			c.at(n, fmt.Sprintf("sandbox is %s", described(n)), sandboxHint)
+			c.reportAt(n, fmt.Sprintf("sandbox is %s", described(n)), sandboxHint)
 		}
 		return s
 	}
@@ -43,7 +43,7 @@ func (c *checker) sandbox(n *yaml.Node) (s Sandbox) {
 			c.list(n, what, "write it like [/srv/data, ../shared]", func(item *yaml.Node) {
 				path := c.folder(item, what)
 				if err := (sandbox.Widening{Write: []string{path}}).Check(); err != nil && filepath.IsAbs(path) {
-					c.at(item, fmt.Sprintf("%s is %s: everything would be in it", what, described(item)), "name the folder that is needed")
+					c.reportAt(item, fmt.Sprintf("%s is %s: everything would be in it", what, described(item)), "name the folder that is needed")
 				} else if path != "" {
 					*into = append(*into, path)
 				}
@@ -58,7 +58,7 @@ func (c *checker) sandbox(n *yaml.Node) (s Sandbox) {
 			c.list(n, "allow_hosts", hint, func(item *yaml.Node) {
 				host := c.text(item, "a host")
 				if err := (sandbox.Widening{Hosts: []string{host}}).Check(); err != nil {
-					c.at(item, fmt.Sprintf("%s is not a host", described(item)), hint)
+					c.reportAt(item, fmt.Sprintf("%s is not a host", described(item)), hint)
 					return
 				}
 				s.Hosts = append(s.Hosts, host)

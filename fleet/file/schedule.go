@@ -29,7 +29,7 @@ func (c *checker) scheduleFields(s *Schedule) fields {
 			s.Overlap = c.choice(n, "overlap", fleet.OverlapSkip, fleet.OverlapQueue, fleet.OverlapReplace)
 		},
 		"from":       func(n *yaml.Node) { s.From = c.choice(n, "from", fleet.FromStart, fleet.FromCompletion) },
-		"prompt":     func(n *yaml.Node) { s.Prompt = c.told(n, "prompt") },
+		"prompt":     func(n *yaml.Node) { s.Prompt = c.promptText(n, "prompt") },
 		"resume":     func(n *yaml.Node) { s.Resume = c.bool(n, "resume") },
 		"secret_env": func(n *yaml.Node) { s.SecretEnv = c.variable(n, "secret_env") },
 		"enabled":    func(n *yaml.Node) { enabled := c.bool(n, "enabled"); s.Enabled = &enabled },
@@ -44,12 +44,12 @@ func (c *checker) schedule(n *yaml.Node, a *Agent, shared string) Schedule {
 		return s
 	}
 	if n.Get("name") == nil {
-		c.at(n, "a schedule without a name", "add: name: NAME")
+		c.reportAt(n, "a schedule without a name", "add: name: NAME")
 	}
-	c.kind(&s, n)
+	c.inferType(&s, n)
 	if s.Type != "" {
-		c.fits(&s, n)
-		c.needs(&s, n, a, shared)
+		c.checkKeys(&s, n)
+		c.checkRequired(&s, n, a, shared)
 	}
 	if s.Type == fleet.TypeWebhook || s.Type == fleet.TypeChat {
 		s.Overlap = cmp.Or(s.Overlap, fleet.OverlapQueue) // each message is different, so none is skipped
@@ -58,26 +58,26 @@ func (c *checker) schedule(n *yaml.Node, a *Agent, shared string) Schedule {
 	return s
 }
 
-// kind determines the type of a schedule that does not name it.
-func (c *checker) kind(s *Schedule, n *yaml.Node) {
+// inferType determines the type of a schedule that does not name it.
+func (c *checker) inferType(s *Schedule, n *yaml.Node) {
 	_, every := n.Find("every")
 	cronAt, cron := n.Find("cron")
 	switch {
 	case n.Get("type") != nil:
 	case every && cron:
-		c.key(cronAt, "a schedule has every or cron, one of the two", "make two schedules of it")
+		c.reportKey(cronAt, "a schedule has every or cron, one of the two", "make two schedules of it")
 	case every:
 		s.Type = fleet.TypeInterval
 	case cron:
 		s.Type = fleet.TypeCron
 	default:
-		c.at(n, "the schedule does not say when", "add one of: every: 1h, cron: \"0 3 * * *\", type: webhook, type: chat")
+		c.reportAt(n, "the schedule does not say when", "add one of: every: 1h, cron: \"0 3 * * *\", type: webhook, type: chat")
 	}
 }
 
-// fits reports keys that have no meaning for the schedule's type, and leaves
+// checkKeys reports keys that have no meaning for the schedule's type, and leaves
 // out such defaults.
-func (c *checker) fits(s *Schedule, n *yaml.Node) {
+func (c *checker) checkKeys(s *Schedule, n *yaml.Node) {
 	timed := s.Type == fleet.TypeInterval || s.Type == fleet.TypeCron
 	for _, rule := range []struct {
 		key   string
@@ -96,42 +96,42 @@ func (c *checker) fits(s *Schedule, n *yaml.Node) {
 			continue
 		}
 		if e, ok := n.Own(rule.key); ok {
-			c.key(e, fmt.Sprintf("%s means nothing for type %s", rule.key, s.Type), "take it out")
+			c.reportKey(e, fmt.Sprintf("%s means nothing for type %s", rule.key, s.Type), "take it out")
 		}
 		rule.clear()
 	}
 }
 
-// needs reports what a schedule of its type is missing, and fills in
+// checkRequired reports what a schedule of its type is missing, and fills in
 // built-in values.
-func (c *checker) needs(s *Schedule, n *yaml.Node, a *Agent, shared string) {
+func (c *checker) checkRequired(s *Schedule, n *yaml.Node, a *Agent, shared string) {
 	switch s.Type {
 	case fleet.TypeInterval:
 		if n.Get("every") == nil {
-			c.at(n, "type interval needs every", "add: every: 1h")
+			c.reportAt(n, "type interval needs every", "add: every: 1h")
 		}
 		if jitter, ok := n.Find("jitter"); ok && s.Every > 0 && s.Jitter >= s.Every {
-			if jitter.Inherited { // it was meant for longer intervals
+			if jitter.Inherited { // the default is meant for longer intervals
 				s.Jitter = s.Every / 2
 			} else {
-				c.at(jitter.Value, "jitter is as long as the interval", fmt.Sprintf("make it shorter than %s", fleet.SpanText(s.Every)))
+				c.reportAt(jitter.Value, "jitter is as long as the interval", fmt.Sprintf("make it shorter than %s", fleet.SpanText(s.Every)))
 			}
 		}
 		s.From = cmp.Or(s.From, fleet.FromStart)
 		s.Missed = cmp.Or(s.Missed, fleet.MissedOnce)
 	case fleet.TypeCron:
 		if n.Get("cron") == nil {
-			c.at(n, "type cron needs cron", `add: cron: "0 3 * * *"`)
+			c.reportAt(n, "type cron needs cron", `add: cron: "0 3 * * *"`)
 		}
 		s.Zone = cmp.Or(s.Zone, "UTC")
 		s.Missed = cmp.Or(s.Missed, fleet.MissedOnce)
 	case fleet.TypeWebhook:
 		if s.SecretEnv = cmp.Or(s.SecretEnv, shared); s.SecretEnv == "" && n.Get("secret_env") == nil {
-			c.at(n, "a webhook needs a secret that its callers sign with", "add secret_env: NAME here, or in the section webhooks for all")
+			c.reportAt(n, "a webhook needs a secret that its callers sign with", "add secret_env: NAME here, or in the section webhooks for all")
 		}
 	}
 	if timed := s.Type == fleet.TypeInterval || s.Type == fleet.TypeCron; timed && a.Runner != fleet.RunnerCommand && strings.TrimSpace(s.Prompt) == "" {
-		c.at(n, "the schedule has no prompt", "add: prompt: what the agent should do")
+		c.reportAt(n, "the schedule has no prompt", "add: prompt: what the agent should do")
 	}
 }
 
@@ -142,10 +142,10 @@ func (c *checker) cron(n *yaml.Node) string {
 	case n.Shape == yaml.List || n.Shape == yaml.Map:
 		return ""
 	case strings.HasPrefix(strings.ToLower(spec), "@every"):
-		c.at(n, "cron is @every", "write it as every: "+cmp.Or(strings.TrimSpace(spec[len("@every"):]), "1h"))
+		c.reportAt(n, "cron is @every", "write it as every: "+cmp.Or(strings.TrimSpace(spec[len("@every"):]), "1h"))
 		return ""
 	case strings.Contains(spec, "TZ="):
-		c.at(n, "cron has a zone in it", "write it as zone: Europe/Berlin")
+		c.reportAt(n, "cron has a zone in it", "write it as zone: Europe/Berlin")
 		return ""
 	}
 	if err := c.book.Check(due.Timing{Cron: spec}); err != nil {
@@ -153,7 +153,7 @@ func (c *checker) cron(n *yaml.Node) string {
 		if errors.Is(err, due.ErrNeverFires) {
 			hint = "look at the day and the month"
 		}
-		c.at(n, fmt.Sprintf("%.200v", err), hint)
+		c.reportAt(n, fmt.Sprintf("%.200v", err), hint)
 		return ""
 	}
 	return spec
@@ -181,7 +181,7 @@ func (c *checker) zone(n *yaml.Node) string {
 	case near != "":
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	c.at(n, fmt.Sprintf("there is no time zone %s", described(n)), hint)
+	c.reportAt(n, fmt.Sprintf("there is no time zone %s", described(n)), hint)
 	return ""
 }
 

@@ -21,27 +21,27 @@ const SchemaURL = "https://raw.githubusercontent.com/tidemark-sessions/tidemark/
 // name the line and the way out: references, cron expressions, zones, folders and
 // secrets are beyond a schema. Whatever Parse accepts, the schema accepts.
 func Schema() []byte {
-	s := schemaMaker{told: explained()}
+	s := schemaMaker{explanations: templateExplanations()}
 	root := s.object(reflect.TypeFor[File](), "")
 	agent := s.object(reflect.TypeFor[Agent](), "agents")
 	agent["required"] = []string{"name"}
 	properties(agent)["schedules"] = listOf(s.schedule("schedules"))
-	properties(root)["agents"] = merged(listOf(agent), map[string]any{"type": "array", "minItems": 1}, s.says("", "agents"))
-	properties(root)["defaults"] = merged(s.defaults(), s.says("", "defaults"))
-	properties(root)["version"] = merged(map[string]any{"enum": []any{1, "1", nil}}, s.says("", "version"))
+	properties(root)["agents"] = merged(listOf(agent), map[string]any{"type": "array", "minItems": 1}, s.description("", "agents"))
+	properties(root)["defaults"] = merged(s.defaults(), s.description("", "defaults"))
+	properties(root)["version"] = merged(map[string]any{"enum": []any{1, "1", nil}}, s.description("", "version"))
 	root["patternProperties"] = map[string]any{"^x-": true}
 	root["required"], root["type"] = []string{"agents"}, "object"
 	root["$schema"], root["$id"], root["title"] = "https://json-schema.org/draft/2020-12/schema", SchemaURL, "A fleet of Tidemark"
 	text, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
-		panic(err) // maps of texts and numbers
+		panic(err) // cannot happen: maps of strings and numbers
 	}
 	return append(text, '\n')
 }
 
 // schemaMaker derives schemas from the types of a file.
 type schemaMaker struct {
-	told map[string]string // the template's explanation of each key, by PARENT.KEY
+	explanations map[string]string // the template's comment on each key, by PARENT.KEY
 }
 
 // words are the values of keys that have a fixed set.
@@ -63,8 +63,8 @@ const (
 	agentPattern    = `^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9][A-Za-z0-9_-]*)*$`
 )
 
-// text accepts also what YAML takes for a number or a boolean; and every key may
-// be empty, which removes a default.
+// text is the schema of a text. It also accepts what YAML takes for a number or a
+// boolean, and null, which removes a default.
 func text() map[string]any {
 	return map[string]any{"type": []string{"string", "number", "boolean", "null"}}
 }
@@ -83,21 +83,21 @@ func merged(all ...map[string]any) map[string]any {
 	return out
 }
 
-// says is the explanation of a key.
-func (s schemaMaker) says(under, key string) map[string]any {
-	if told := s.told[under+"."+key]; told != "" {
-		return map[string]any{"description": told}
+// description returns the schema's description of a key, if the template has one.
+func (s schemaMaker) description(under, key string) map[string]any {
+	if text := s.explanations[under+"."+key]; text != "" {
+		return map[string]any{"description": text}
 	}
 	return nil
 }
 
-// object is the schema of a mapping.
+// object returns the schema of a mapping.
 func (s schemaMaker) object(t reflect.Type, key string) map[string]any {
 	all := make(map[string]any)
 	for i := range t.NumField() {
 		if field := t.Field(i); field.IsExported() && field.Name != "Agents" && field.Name != "Schedules" && field.Name != "Off" {
 			name := keyName(field)
-			all[name] = merged(s.value(field.Type, name), s.says(key, name))
+			all[name] = merged(s.value(field.Type, name), s.description(key, name))
 		}
 	}
 	return map[string]any{"type": []string{"object", "null"}, "properties": all, "additionalProperties": false}
@@ -135,7 +135,7 @@ func (s schemaMaker) value(t reflect.Type, key string) map[string]any {
 	case reflect.Int64:
 		return map[string]any{"type": []string{"string", "integer", "null"}, "pattern": sizePattern, "minimum": 1}
 	case reflect.Int:
-		return map[string]any{"type": []string{"integer", "null"}, "minimum": 0, "maximum": most}
+		return map[string]any{"type": []string{"integer", "null"}, "minimum": 0, "maximum": maxCount}
 	case reflect.Float64:
 		return map[string]any{"type": []string{"number", "null"}, "minimum": 0}
 	}
@@ -154,12 +154,12 @@ func (s schemaMaker) schedule(key string) map[string]any {
 	return one
 }
 
-// defaults are an agent and a schedule without the keys that each has to have
-// of its own.
+// defaults returns the schema of the section defaults: an agent and a schedule,
+// without the keys that cannot have a default.
 func (s schemaMaker) defaults() map[string]any {
 	agent, schedule := s.object(reflect.TypeFor[Agent](), "agents"), s.object(reflect.TypeFor[Schedule](), "schedules")
 	delete(properties(agent), "name")
-	for _, own := range ownOfSchedules {
+	for _, own := range keysWithoutDefault {
 		delete(properties(schedule), own)
 	}
 	properties(agent)["schedule"] = schedule
@@ -170,21 +170,21 @@ func (s schemaMaker) defaults() map[string]any {
 // out.
 var templateKey = regexp.MustCompile(`^( *)#?(- )?([a-z_]+):`)
 
-// explained is the template's explanation of keys, by PARENT.KEY.
-func explained() map[string]string {
+// templateExplanations returns the template's comments on keys, by PARENT.KEY.
+func templateExplanations() map[string]string {
 	type level struct {
 		indent int
 		key    string
 	}
-	told, said, above := make(map[string]string), []string(nil), []level(nil)
+	explanations, comments, above := make(map[string]string), []string(nil), []level(nil)
 	for line := range strings.SplitSeq(string(template), "\n") {
 		if comment, ok := strings.CutPrefix(strings.TrimSpace(line), "# "); ok {
-			said = append(said, comment)
+			comments = append(comments, comment)
 			continue
 		}
 		key := templateKey.FindStringSubmatch(line)
 		if key == nil {
-			said = nil
+			comments = nil
 			continue
 		}
 		indent := len(key[1]) + len(key[2])
@@ -195,10 +195,10 @@ func explained() map[string]string {
 		if len(above) > 0 {
 			under = above[len(above)-1].key
 		}
-		if name := under + "." + key[3]; told[name] == "" && !slices.Contains(said, "") {
-			told[name] = strings.Join(said, " ")
+		if name := under + "." + key[3]; explanations[name] == "" && !slices.Contains(comments, "") {
+			explanations[name] = strings.Join(comments, " ")
 		}
-		above, said = append(above, level{indent, key[3]}), nil
+		above, comments = append(above, level{indent, key[3]}), nil
 	}
-	return told
+	return explanations
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Uncommenting an example means to take out its #, which stands right before
-// it; what is explained has a space after the #.
+// In the template an example that is commented out has its # directly before it,
+// so that deleting the # enables it. In explanations a space follows the #.
 //
 //go:embed template.yaml
 var template []byte

@@ -23,7 +23,7 @@ type fields map[string]func(*yaml.Node)
 // keys that belong elsewhere.
 func (c *checker) mapping(n *yaml.Node, what string, f fields) bool {
 	if n.Shape != yaml.Map {
-		c.at(n, fmt.Sprintf("%s is %s, and should be a mapping", what, n.Shape), exampleOf(what))
+		c.reportAt(n, fmt.Sprintf("%s is %s, and should be a mapping", what, n.Shape), exampleOf(what))
 		return false
 	}
 	for _, e := range n.Entries {
@@ -34,11 +34,11 @@ func (c *checker) mapping(n *yaml.Node, what string, f fields) bool {
 		case ok || what == "the file" && strings.HasPrefix(e.Key, "x-"):
 		case isSecretName(e.Key):
 			c.hide(e.Line, e.Value.Line)
-			c.key(e, fmt.Sprintf("a secret does not belong into this file: %q", e.Key), secretHint(f))
+			c.reportKey(e, fmt.Sprintf("a secret does not belong into this file: %q", e.Key), secretHint(f))
 		case c.full():
 			c.more++
 		default:
-			c.key(e, fmt.Sprintf("%.40q is not a key of %s", e.Key, what), keyHint(what, e.Key, f))
+			c.reportKey(e, fmt.Sprintf("%.40q is not a key of %s", e.Key, what), keyHint(what, e.Key, f))
 		}
 	}
 	return true
@@ -56,7 +56,7 @@ func secretHint(f fields) string {
 
 // keyHint says what was most likely meant by an unknown key.
 func keyHint(what, key string, f fields) string {
-	if hint, ok := elsewhere(what)[key]; ok {
+	if hint, ok := misplacedKeys(what)[key]; ok {
 		return hint
 	}
 	known := make([]string, 0, len(f))
@@ -70,9 +70,9 @@ func keyHint(what, key string, f fields) string {
 	return "there is " + choices(known)
 }
 
-// elsewhere has keys under the names that other programs, or other parts of
-// the file, use for them.
-func elsewhere(what string) map[string]string {
+// misplacedKeys returns hints for keys that belong to another part of the file, or
+// that have another name in other programs.
+func misplacedKeys(what string) map[string]string {
 	switch what {
 	case "the file":
 		return map[string]string{
@@ -119,7 +119,7 @@ func exampleOf(what string) string {
 // list passes each item of a list to read.
 func (c *checker) list(n *yaml.Node, what, hint string, read func(*yaml.Node)) {
 	if n.Shape != yaml.List {
-		c.at(n, fmt.Sprintf("%s is %s, and should be a list", what, n.Shape), hint)
+		c.reportAt(n, fmt.Sprintf("%s is %s, and should be a list", what, n.Shape), hint)
 		return
 	}
 	for _, item := range n.Items {
@@ -127,38 +127,39 @@ func (c *checker) list(n *yaml.Node, what, hint string, read func(*yaml.Node)) {
 	}
 }
 
-// text reads a text. A number counts as one, too: written without quotes.
+// text reads a text. Numbers and booleans are accepted, too: they are texts
+// written without quotes.
 func (c *checker) text(n *yaml.Node, what string) string {
 	switch n.Shape {
 	case yaml.Text, yaml.Number, yaml.Bool:
 		if strings.Contains(n.Text, "\x00") {
-			c.at(n, what+" holds a NUL", "take it out: no program can be given one")
+			c.reportAt(n, what+" holds a NUL", "take it out: no program can be given one")
 		}
 		return n.Text
 	}
-	c.at(n, fmt.Sprintf("%s is %s, and should be a text", what, n.Shape), "")
+	c.reportAt(n, fmt.Sprintf("%s is %s, and should be a text", what, n.Shape), "")
 	return ""
 }
 
-// told reads a prompt for an agent. It is stored with jobs and schedules, so a
-// secret in it is a mistake.
-func (c *checker) told(n *yaml.Node, what string) string {
+// promptText reads a prompt for an agent. It is stored with jobs and schedules, so
+// a secret in it is a mistake.
+func (c *checker) promptText(n *yaml.Node, what string) string {
 	if c.secret(n) {
 		c.hide(n.Line)
-		c.at(n, what+" has something in it that looks like a secret", "keep it in the environment of the daemon and pass it on: pass_env: [NAME]")
+		c.reportAt(n, what+" has something in it that looks like a secret", "keep it in the environment of the daemon and pass it on: pass_env: [NAME]")
 	}
 	return c.text(n, what)
 }
 
 func (c *checker) bool(n *yaml.Node, what string) bool {
 	if n.Shape != yaml.Bool {
-		c.at(n, fmt.Sprintf("%s is %s, and should be true or false", what, described(n)), "")
+		c.reportAt(n, fmt.Sprintf("%s is %s, and should be true or false", what, described(n)), "")
 		return false
 	}
 	return strings.EqualFold(n.Text, "true")
 }
 
-// secret reports that a text looks like a secret.
+// secret reports whether a text looks like a secret.
 func (c *checker) secret(n *yaml.Node) bool {
 	found, ok := c.secrets[n]
 	if !ok {
@@ -168,8 +169,8 @@ func (c *checker) secret(n *yaml.Node) bool {
 	return found
 }
 
-// described is the kind of a node, with its content when that is short and
-// no secret.
+// described returns the content of a node if it is short and no secret, and
+// otherwise its shape.
 func described(n *yaml.Node) string {
 	if n.Shape != yaml.Text && n.Shape != yaml.Number && n.Shape != yaml.Bool || len(n.Text) > 40 || len(redact.Find(n.Text)) > 0 {
 		return string(n.Shape)
@@ -186,7 +187,7 @@ func (c *checker) choice(n *yaml.Node, what string, all ...string) string {
 	if near := nearest(n.Text, all); near != "" {
 		hint = fmt.Sprintf("did you mean %q? There is %s", near, choices(all))
 	}
-	c.at(n, fmt.Sprintf("%s is %s", what, described(n)), hint)
+	c.reportAt(n, fmt.Sprintf("%s is %s", what, described(n)), hint)
 	return ""
 }
 
@@ -194,14 +195,14 @@ func (c *checker) choice(n *yaml.Node, what string, all ...string) string {
 func (c *checker) number(n *yaml.Node, what string, least, most int) int {
 	i, err := strconv.Atoi(strings.ReplaceAll(n.Text, "_", ""))
 	if n.Shape != yaml.Number || err != nil || i < least || i > most {
-		c.at(n, fmt.Sprintf("%s is %s", what, described(n)), fmt.Sprintf("want a whole number from %d to %d", least, most))
+		c.reportAt(n, fmt.Sprintf("%s is %s", what, described(n)), fmt.Sprintf("want a whole number from %d to %d", least, most))
 		return 0
 	}
 	return i
 }
 
-// maxSpan keeps every sum of an instant and a duration within what a time
-// can be written as.
+// maxSpan keeps the sum of an instant and a duration within the years that can be
+// written.
 const maxSpan = 10 * 366 * 24 * time.Hour
 
 // span reads a duration of at least least.
@@ -209,13 +210,13 @@ func (c *checker) span(n *yaml.Node, what string, least time.Duration) time.Dura
 	d, err := fleet.ParseSpan(n.Text)
 	switch {
 	case n.Shape == yaml.Number && err != nil:
-		c.at(n, fmt.Sprintf("%s is %s, without a unit", what, n.Text), fmt.Sprintf("for seconds write %ss; others: 90s, 5m, 1h30m, 2d, 1w", n.Text))
+		c.reportAt(n, fmt.Sprintf("%s is %s, without a unit", what, n.Text), fmt.Sprintf("for seconds write %ss; others: 90s, 5m, 1h30m, 2d, 1w", n.Text))
 	case n.Shape != yaml.Text && n.Shape != yaml.Number || err != nil:
-		c.at(n, fmt.Sprintf("%s is %s, and should be a length of time", what, described(n)), "write it like 90s, 5m, 1h30m, 2d or 1w")
+		c.reportAt(n, fmt.Sprintf("%s is %s, and should be a length of time", what, described(n)), "write it like 90s, 5m, 1h30m, 2d or 1w")
 	case d < least:
-		c.at(n, fmt.Sprintf("%s is %s, and should be at least %s", what, n.Text, fleet.SpanText(least)), "")
+		c.reportAt(n, fmt.Sprintf("%s is %s, and should be at least %s", what, n.Text, fleet.SpanText(least)), "")
 	case d > maxSpan:
-		c.at(n, fmt.Sprintf("%s is longer than ten years", what), "")
+		c.reportAt(n, fmt.Sprintf("%s is longer than ten years", what), "")
 	default:
 		return d
 	}
@@ -229,30 +230,30 @@ func (c *checker) bytes(n *yaml.Node, what string) int64 {
 	unit, ok := units[strings.TrimSpace(n.Text[len(digits):])]
 	size, err := strconv.ParseInt(digits, 10, 64)
 	if n.Shape != yaml.Text && n.Shape != yaml.Number || !ok || err != nil || size <= 0 || size > math.MaxInt64/unit {
-		c.at(n, fmt.Sprintf("%s is %s, and should be a size", what, described(n)), "write it like 500KB, 10MB or 1GiB, or as a number of bytes")
+		c.reportAt(n, fmt.Sprintf("%s is %s, and should be a size", what, described(n)), "write it like 500KB, 10MB or 1GiB, or as a number of bytes")
 		return 0
 	}
 	return size * unit
 }
 
-// nameOf reads the name of an agent or a schedule.
+// nameOf reads the name of the fleet or of a schedule.
 func (c *checker) nameOf(n *yaml.Node, what string) string {
 	name := c.text(n, what)
 	if n.Shape == yaml.List || n.Shape == yaml.Map || fleet.IsName(name) {
 		return name
 	}
-	c.at(n, fmt.Sprintf("%s is %s", what, described(n)), nameRule(fleet.MaxName))
+	c.reportAt(n, fmt.Sprintf("%s is %s", what, described(n)), nameRule(fleet.MaxName))
 	return ""
 }
 
-// agentName reads the name of an agent, in which dots may say what it is
-// inside of: ops.auditor.
+// agentName reads the name of an agent. Dots in it name the fleet that the agent
+// is part of: ops.auditor.
 func (c *checker) agentName(n *yaml.Node) string {
 	name := c.text(n, "the agent's name")
 	if n.Shape == yaml.List || n.Shape == yaml.Map || fleet.IsAgentName(name) {
 		return name
 	}
-	c.at(n, "the agent's name is "+described(n), nameRule(fleet.MaxAgentName))
+	c.reportAt(n, "the agent's name is "+described(n), nameRule(fleet.MaxAgentName))
 	return ""
 }
 
@@ -270,7 +271,7 @@ func (c *checker) variable(n *yaml.Node, what string) string {
 		return n.Text
 	}
 	c.hide(n.Line) // what is there instead may be the secret
-	c.at(n, what+" is not the name of an environment variable", "name the variable that has the secret, like TIDEMARK_HOOK_SECRET, not the secret")
+	c.reportAt(n, what+" is not the name of an environment variable", "name the variable that has the secret, like TIDEMARK_HOOK_SECRET, not the secret")
 	return ""
 }
 
@@ -285,7 +286,7 @@ func (c *checker) command(n *yaml.Node, what string) []string {
 	case n.Shape == yaml.Text && n.Text != "" && !strings.ContainsAny(n.Text, " \t\n"):
 		return []string{n.Text}
 	case n.Shape == yaml.Text && n.Text != "":
-		c.at(n, what+" is one text, and should be a list of the program and its arguments", commandHint(n.Text))
+		c.reportAt(n, what+" is one text, and should be a list of the program and its arguments", commandHint(n.Text))
 		return nil
 	}
 	var words []string
@@ -293,11 +294,11 @@ func (c *checker) command(n *yaml.Node, what string) []string {
 		words = append(words, c.text(item, "a word of "+what))
 		if c.secret(item) {
 			c.hide(item.Line)
-			c.at(item, "this looks like a secret, and secrets do not belong into this file", "pass it by an environment variable: everybody on the machine sees arguments")
+			c.reportAt(item, "this looks like a secret, and secrets do not belong into this file", "pass it by an environment variable: everybody on the machine sees arguments")
 		}
 	})
 	if n.Shape == yaml.List && (len(words) == 0 || words[0] == "") {
-		c.at(n, what+" names no program", `write it like ["make", "test"]`)
+		c.reportAt(n, what+" names no program", `write it like ["make", "test"]`)
 	}
 	return words
 }
@@ -319,11 +320,11 @@ func (c *checker) link(n *yaml.Node, what string) string {
 	u, err := url.Parse(n.Text)
 	switch {
 	case n.Shape != yaml.Text || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		c.at(n, what+" is not a URL", "write it like https://host/path")
+		c.reportAt(n, what+" is not a URL", "write it like https://host/path")
 		return ""
 	case u.User != nil:
 		c.hide(n.Line)
-		c.at(n, what+" has a name or a password in it", "secrets do not belong into this file")
+		c.reportAt(n, what+" has a name or a password in it", "secrets do not belong into this file")
 		return ""
 	}
 	return n.Text
@@ -334,7 +335,7 @@ func (c *checker) listen(n *yaml.Node, what string) string {
 	host, port, err := net.SplitHostPort(n.Text)
 	number, portErr := strconv.ParseUint(port, 10, 16)
 	if n.Shape != yaml.Text || err != nil || portErr != nil || number == 0 || strings.ContainsAny(host, " /") {
-		c.at(n, fmt.Sprintf("%s is %s, and should be an address and a port", what, described(n)), "write it like 127.0.0.1:7434")
+		c.reportAt(n, fmt.Sprintf("%s is %s, and should be an address and a port", what, described(n)), "write it like 127.0.0.1:7434")
 		return ""
 	}
 	return n.Text
@@ -347,15 +348,15 @@ func (c *checker) folder(n *yaml.Node, what string) string {
 	case n.Shape != yaml.Text:
 		return ""
 	case written == "":
-		c.at(n, what+" is empty", "leave it out for the folder of this file")
+		c.reportAt(n, what+" is empty", "leave it out for the folder of this file")
 		return ""
 	case written[0] == '~' || strings.Contains(written, "$"):
-		c.at(n, fmt.Sprintf("%s is %s: ~ and variables are not replaced", what, described(n)), "write the whole path, or one relative to the folder of this file")
+		c.reportAt(n, fmt.Sprintf("%s is %s: ~ and variables are not replaced", what, described(n)), "write the whole path, or one relative to the folder of this file")
 		return ""
 	}
 	dir, err := c.resolve(written)
 	if err != nil {
-		c.at(n, fmt.Sprintf("%s: %v", what, err), "write the whole path, or one relative to the folder of this file")
+		c.reportAt(n, fmt.Sprintf("%s: %v", what, err), "write the whole path, or one relative to the folder of this file")
 	}
 	return dir
 }

@@ -33,7 +33,7 @@ func (w *fileWriter) line(indent int, text string) {
 // mapping writes the fields of a struct that are not zero.
 func (w *fileWriter) mapping(indent int, v reflect.Value) {
 	for i := range v.NumField() {
-		if field := v.Type().Field(i); field.IsExported() && says(v.Field(i)) {
+		if field := v.Type().Field(i); field.IsExported() && hasContent(v.Field(i)) {
 			w.line(indent, keyName(field)+":")
 			w.value(indent+1, v.Field(i))
 		}
@@ -43,14 +43,14 @@ func (w *fileWriter) mapping(indent int, v reflect.Value) {
 	}
 }
 
-// says reports whether a value has to be written. A pointer to a zero
-// value does: it says that there is nothing.
-func says(v reflect.Value) bool {
+// hasContent reports whether a value has to be written. A pointer to a zero value
+// has to, because it differs from nil.
+func hasContent(v reflect.Value) bool {
 	if v.Kind() != reflect.Struct || v.Type() == reflect.TypeFor[Permission]() || v.Type() == reflect.TypeFor[Mount]() {
 		return !v.IsZero()
 	}
 	for i := range v.NumField() {
-		if v.Type().Field(i).IsExported() && says(v.Field(i)) {
+		if v.Type().Field(i).IsExported() && hasContent(v.Field(i)) {
 			return true
 		}
 	}

@@ -1,8 +1,8 @@
-// Package unit writes what a system needs to keep a fleet up: a unit of systemd
-// or a property list of launchd.
+// Package unit writes what an operating system needs to keep a fleet running: a
+// unit of systemd or a property list of launchd.
 //
-// It looks at nothing and installs nothing; every word that it is given means
-// itself in what it writes.
+// It reads nothing of the system and installs nothing. It escapes every word that
+// it is given, so that no character of it has a special meaning in the result.
 //
 //	text := unit.Service{Command: command, User: "ada", Dir: "/srv/fleet"}.Systemd()
 package unit
@@ -17,13 +17,13 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Service is what a unit says.
+// Service is what the unit runs.
 type Service struct {
 	Command []string // absolute
 	User    string
 	Dir     string   // of the fleet file
-	Environ []string // PATH, by which agents find their programs, and what says where things are
-	Writes  []string // folders that the fleet changes
+	Environ []string // NAME=VALUE: PATH, by which agents find their programs, and variables that name folders
+	Writes  []string // folders that the fleet writes to
 }
 
 var (
@@ -33,7 +33,7 @@ var (
 	launchd string
 )
 
-// Outermost leaves out folders that lie in others, and "".
+// Outermost returns dirs, sorted, without those inside another one, and without "".
 func Outermost(dirs []string) []string {
 	slices.Sort(dirs)
 	var all []string
@@ -49,7 +49,7 @@ func Outermost(dirs []string) []string {
 	return all
 }
 
-// Check refuses what a unit cannot say.
+// Check refuses words with characters that a unit cannot hold.
 func (s Service) Check() error {
 	for _, word := range slices.Concat(s.Command, s.Writes, s.Environ, []string{s.User, s.Dir}) {
 		if strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
@@ -59,7 +59,7 @@ func (s Service) Check() error {
 	return nil
 }
 
-// systemdWord writes a word so that systemd takes it as it is.
+// systemdWord escapes a word so that systemd takes it literally.
 func systemdWord(s string) string {
 	s = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace(s)
 	if s == "" || strings.ContainsAny(s, " ';\\\"") {
@@ -88,7 +88,7 @@ func (s Service) Systemd() string {
 func (s Service) Launchd() string {
 	text := func(s string) string {
 		var b strings.Builder
-		xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+		xml.EscapeText(&b, []byte(s)) // writing to a Builder never fails
 		return "<string>" + b.String() + "</string>"
 	}
 	var command, environ strings.Builder

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -291,27 +290,12 @@ func (s *Site) searchSessions(ctx context.Context, st *store.Store, f store.Filt
 
 // ask searches for what somebody is typing. The last word may be incomplete.
 func ask(ctx context.Context, st *store.Store, text string, q store.Question) (search.Query, store.Answer, error) {
-	query, err := search.Parse(typed(text))
+	query, err := search.ParseTyped(text)
 	if err != nil {
 		return query, store.Answer{}, err
 	}
 	answer, err := st.Search(ctx, q.About(query))
 	return query, answer, err
-}
-
-// shortestBegin is the number of letters from which an incomplete word stands
-// for all words that begin so; sealed stores index prefixes of three letters.
-const shortestBegin = 3
-
-// typed turns the last word of a query into a prefix.
-func typed(text string) string {
-	last := strings.LastIndexFunc(text, unicode.IsSpace) + 1
-	word := text[last:]
-	if len(word) < shortestBegin || strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) ||
-		strings.ContainsAny(text, `'"`) {
-		return text
-	}
-	return text[:last] + "^" + word
 }
 
 func foundHit(query search.Query, f store.Found) web.FoundHit {

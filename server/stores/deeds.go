@@ -170,7 +170,7 @@ func (s *Stores) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, e
 			continue
 		}
 		known[st] = true
-		from = append(from, st.Backend())
+		from = append(from, st.Records().Backend())
 	}
 	return from, nil
 }

@@ -149,7 +149,7 @@ func (r *run) reads(ctx context.Context, file string) (c cost, err error) {
 	}
 	defer f.Close()
 	s, err := times(1, func() error {
-		_, err := archive.Read(ctx, f, p.Backend(), nil)
+		_, err := archive.Read(ctx, f, p.Records().Backend(), nil)
 		return err
 	})()
 	c.took = time.Duration(s.each)

@@ -219,7 +219,7 @@ func (r *run) lagging(ctx context.Context, l *library) error {
 
 // following runs work beside the follower that indexes.
 func following(ctx context.Context, p *place, work func(*store.Writer, tidemark.Searcher) error) error {
-	index, ok := p.Backend().(tidemark.Searcher)
+	index, ok := p.Records().Backend().(tidemark.Searcher)
 	if !ok {
 		return tidemark.Unsupportedf("%s has no index", p.backend)
 	}
