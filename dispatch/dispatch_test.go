@@ -55,14 +55,12 @@ func on(t *testing.T, db *pgtest.Database) *stage {
 		ran: map[string][]string{}, now: map[string]int{}, most: map[string]int{}}
 }
 
-// river is a database with River's tables.
+// river is a database with River's tables. Its roles are those of all of them.
 func river(t testing.TB) *pgtest.Database {
 	t.Helper()
-	db := pgtest.Start(t).Database(t)
-	if err := dispatch.Migrate(t.Context(), db.Owner, "", db.Role); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return pgtest.Start(t).Prepared(t, "", func(db *pgtest.Database) error {
+		return dispatch.Migrate(t.Context(), db.Owner, "", db.Role)
+	})
 }
 
 // play is a runner on one node.

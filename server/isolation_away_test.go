@@ -11,7 +11,6 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tidemark-sessions/tidemark/api"
-	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
@@ -22,10 +21,7 @@ import (
 // works again by itself.
 func TestADatabaseThatIsKilledLosesNothingThatWasAcknowledged(t *testing.T) {
 	cluster := pgtest.New(t, pgtest.Options{Durable: true})
-	db := cluster.Database(t)
-	if err := postgres.Migrate(t.Context(), db.Owner, db.Role); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated(t, cluster.Database(t))
 	served := connectTo(t, db, nil)
 	w := &world{served: served, stores: make(map[string]*store.Store), table: people()}
 	s := newTestServer(t, func(o *Options) { o.Open, o.Backend = w.open, w.backend })

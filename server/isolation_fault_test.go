@@ -272,7 +272,7 @@ func (w *world) seenIn(t testing.TB, world *pgtest.Database, p protection) (all 
 }
 
 func TestTheMatrixFindsWhatADatabaseLacks(t *testing.T) {
-	db := newDatabase(t)
+	db := migrated(t, pgtest.Start(t).Database(t))
 	served := must[*postgres.Database](t)(postgres.Connect(t.Context(), db.Server, nil))
 	w := newWorld(t, served)
 	served.Close()

@@ -56,10 +56,18 @@ func serverOf(t testing.TB, w *world, change ...func(*Options)) *Server {
 	return s
 }
 
-// newDatabase is a database that is ready, and refused were it not safe.
+// newDatabase is a database that is ready, and refused were it not safe. Its
+// roles are those of all others: whoever changes them takes migrated.
 func newDatabase(t testing.TB) *pgtest.Database {
 	t.Helper()
-	db := pgtest.Start(t).Database(t)
+	return pgtest.Start(t).Prepared(t, "", func(db *pgtest.Database) error {
+		return postgres.Migrate(t.Context(), db.Owner, db.Role)
+	})
+}
+
+// migrated makes a database ready.
+func migrated(t testing.TB, db *pgtest.Database) *pgtest.Database {
+	t.Helper()
 	if err := postgres.Migrate(t.Context(), db.Owner, db.Role); err != nil {
 		t.Fatal(err)
 	}

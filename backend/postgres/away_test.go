@@ -30,7 +30,7 @@ func TestADatabaseThatIsAwayIsSaidToBe(t *testing.T) {
 // The cluster asks nobody for a password; a role that may not log in is refused
 // the same way.
 func TestWhoIsNotLetInIsDeniedAndADatabaseThatIsNotThereIsNoStore(t *testing.T) {
-	made := ready(t, Migration{})
+	made := readyAlone(t)
 	tell(t, made.Super, `alter role `+made.Role+` nologin`)
 	if _, err := Connect(t.Context(), made.Server, nil); !errors.Is(err, tidemark.ErrDenied) {
 		t.Errorf("Connect as a role that may not = %v, want ErrDenied", err)

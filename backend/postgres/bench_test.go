@@ -75,7 +75,7 @@ func median(all []float64) float64 {
 // durable starts a server that syncs, as one in use does.
 func durable(b *testing.B) *pgtest.Database {
 	b.Helper()
-	db := pgtest.New(b, pgtest.Options{Durable: true, Settings: map[string]string{"max_connections": "250"}}).Database(b)
+	db := pgtest.New(b, pgtest.Options{Synced: true, Settings: map[string]string{"max_connections": "250"}}).Database(b)
 	if err := Migrate(context.Background(), db.Owner, db.Role); err != nil {
 		b.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -26,12 +27,21 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m))
 }
 
-// ready makes a database with everything in it.
+// ready returns a migrated database, a copy of the one for all tests with the
+// same migration: its roles are those of all of them.
 func ready(t testing.TB, m Migration) *pgtest.Database {
 	t.Helper()
+	return pgtest.Start(t).Prepared(t, fmt.Sprint(m.Partitions), func(db *pgtest.Database) error {
+		m.Role = db.Role
+		return m.Run(context.Background(), db.Owner)
+	})
+}
+
+// readyAlone returns a migrated database whose roles a test may change.
+func readyAlone(t testing.TB) *pgtest.Database {
+	t.Helper()
 	db := pgtest.Start(t).Database(t)
-	m.Role = db.Role
-	if err := m.Run(context.Background(), db.Owner); err != nil {
+	if err := Migrate(context.Background(), db.Owner, db.Role); err != nil {
 		t.Fatal(err)
 	}
 	return db

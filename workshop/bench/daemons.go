@@ -49,7 +49,7 @@ func (r *run) shifts(ctx context.Context) error {
 	if !r.hasProgram() {
 		return nil
 	}
-	cluster, err := pgtest.Run(pgtest.Options{Durable: true, Settings: map[string]string{"max_connections": "200", "shared_buffers": "256MB"}})
+	cluster, err := pgtest.Run(pgtest.Options{Synced: true, Settings: map[string]string{"max_connections": "200", "shared_buffers": "256MB"}})
 	if pgtest.IsMissing(err) {
 		r.table.skip("%s", err)
 		return nil

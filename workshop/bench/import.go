@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 // A foreign store consists of one session with half of the data and many
@@ -30,7 +31,7 @@ func (r *run) bringing(ctx context.Context) error {
 	if !r.hasProgram() {
 		return nil
 	}
-	if free, err := freeBytes(r.dir); err != nil || free < r.size.foreign*copiesOfForeign {
+	if free, err := machine.Free(r.dir); err != nil || free < r.size.foreign*copiesOfForeign {
 		r.table.skip("import of %.0f MB: there is not enough room on the disk", float64(r.size.foreign)/1e6)
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 // library is the corpus in every store that is searched and moved, and in
@@ -44,7 +45,7 @@ func (r *run) books(ctx context.Context, n int) (*library, error) {
 	if l := r.shelf[n]; l != nil {
 		return l, l.open(ctx)
 	}
-	if free, err := freeBytes(r.dir); err != nil || free < int64(n)*1000*copiesOfText {
+	if free, err := machine.Free(r.dir); err != nil || free < int64(n)*1000*copiesOfText {
 		r.table.skip("%s entries of 1 KB: there is not enough room on the disk", short(n))
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 // The backends that are measured. Memory keeps nothing: it shows what the
@@ -175,7 +176,7 @@ const bytesPerEntry = 1000
 func (r *run) long(ctx context.Context, backend string, n int) (*place, error) {
 	name := short(n) + " entries"
 	if r.places[name+" in "+backend] == nil {
-		if free, err := freeBytes(r.dir); err != nil || free < int64(n)*bytesPerEntry {
+		if free, err := machine.Free(r.dir); err != nil || free < int64(n)*bytesPerEntry {
 			r.table.skip("%s in %s: there is not enough room on the disk", name, backend)
 			return nil, err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
@@ -95,7 +96,7 @@ func (r *run) teaming(ctx context.Context) error {
 
 func (r *run) openTeam(ctx context.Context) (t *teamPlace, err error) {
 	t = &teamPlace{teamed: r.size.teamed()}
-	if t.cluster, err = pgtest.Run(pgtest.Options{Durable: true, Settings: map[string]string{"max_connections": "300", "shared_buffers": "256MB"}}); err != nil {
+	if t.cluster, err = pgtest.Run(pgtest.Options{Synced: true, Settings: map[string]string{"max_connections": "300", "shared_buffers": "256MB"}}); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -290,7 +291,7 @@ func (r *run) teamTails(ctx context.Context, t *teamPlace) error {
 	var contenders []contender
 	var sizes []int
 	for _, n := range t.logs {
-		if free, err := freeBytes(r.dir); err != nil || free < int64(n)*bytesPerEntry {
+		if free, err := machine.Free(r.dir); err != nil || free < int64(n)*bytesPerEntry {
 			r.table.skip("tail of %s entries in %s: there is not enough room on the disk", short(n), inPostgres)
 			break
 		}

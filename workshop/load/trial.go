@@ -44,7 +44,7 @@ type trial struct {
 func try(ctx context.Context, o options) (*book, error) {
 	t := &trial{o: o, random: o.random(), grew: make(chan struct{})}
 	if !o.sqlite {
-		cluster, err := pgtest.Run(pgtest.Options{Durable: true})
+		cluster, err := pgtest.Run(pgtest.Options{Synced: true})
 		if pgtest.IsMissing(err) {
 			return nil, &skipped{err.Error()}
 		}

@@ -41,7 +41,7 @@ func Bouncer(t testing.TB, db *Database) string {
 	if program == "" {
 		without(t, "there is no pgbouncer on this machine")
 	}
-	dir, err := folder(db.cluster.as)
+	dir, err := folder(db.cluster.as, onDisk())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 // serverTimeout is how long a server may take to start or to end. It is long
@@ -32,9 +34,13 @@ const serverTimeout = 2 * time.Minute
 
 // Options says how a cluster differs from the shared one.
 type Options struct {
-	// Durable keeps what was committed after the server is killed, at the cost
-	// of a sync for each commit.
+	// Durable keeps what was committed after the server is killed. It does not
+	// sync: what a killed process has written, the kernel still has.
 	Durable bool
+
+	// Synced is Durable on a disk, with a sync for each commit, as servers of
+	// people have it: for what measures or loads.
+	Synced bool
 
 	// Settings are put on the server's command line as they are.
 	Settings map[string]string
@@ -52,14 +58,22 @@ type Cluster struct {
 	server *exec.Cmd
 	ended  chan struct{} // closed when server has ended
 	made   int           // databases
+
+	preparing sync.Mutex
+	originals map[string]*Database // what Prepared copies
 }
 
-// shared is the cluster of this process. Starting one takes two seconds, too
-// long for every test.
+// shared are the clusters of this process, by their options. Starting one
+// takes two seconds, too long for every test.
 var shared struct {
 	sync.Mutex
-	cluster *Cluster
-	err     error
+	clusters map[string]*started
+}
+
+// started is a cluster, or why there is none.
+type started struct {
+	*Cluster
+	err error
 }
 
 // Start returns the cluster of this process, and starts it on the first call.
@@ -68,13 +82,27 @@ var shared struct {
 // environment says CI=true.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
+	return StartWith(t, Options{})
+}
+
+// StartWith is Start for tests that need other options: all that need the same
+// share a cluster.
+func StartWith(t testing.TB, o Options) *Cluster {
+	t.Helper()
 	quick(t)
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.cluster == nil && shared.err == nil {
-		shared.cluster, shared.err = start(Options{})
+	key := fmt.Sprint(o) // which prints maps in the order of their keys
+	one := shared.clusters[key]
+	if one == nil {
+		one = new(started)
+		one.Cluster, one.err = start(o)
+		if shared.clusters == nil {
+			shared.clusters = make(map[string]*started)
+		}
+		shared.clusters[key] = one
 	}
-	return given(t, shared.cluster, shared.err)
+	return given(t, one.Cluster, one.err)
 }
 
 // New starts a cluster for this test alone, which ends with it.
@@ -87,17 +115,19 @@ func New(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-// Main runs the tests of a package and ends the shared cluster after them. It
-// is all that a TestMain needs. Without it the cluster ends as well, a moment
-// after the process.
+// Main runs the tests of a package and ends the shared clusters after them. It
+// is all that a TestMain needs. Without it they end as well, a moment after the
+// process.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.cluster != nil {
-		shared.cluster.end()
-		shared.cluster = nil
+	for _, one := range shared.clusters {
+		if one.err == nil {
+			one.end()
+		}
 	}
+	clear(shared.clusters)
 	return code
 }
 
@@ -146,11 +176,11 @@ func start(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := folder(as)
+	dir, err := folder(as, parents(o))
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{bin: bin, dir: dir, as: as, settings: settings(dir, o)}
+	c := &Cluster{bin: bin, dir: dir, as: as, settings: settings(dir, o), originals: make(map[string]*Database)}
 	if c.guard, err = watch(dir, "QUIT"); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -173,9 +203,13 @@ func settings(dir string, o Options) []string {
 		"shared_buffers":          "64MB",
 		"timezone":                "UTC",
 	}
-	if !o.Durable {
-		for _, s := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
-			all[s] = "off"
+	if !o.Synced {
+		all["fsync"] = "off"
+		// What is in memory stays small: the log of the server is used again
+		// after a few segments.
+		all["min_wal_size"], all["max_wal_size"] = "32MB", "96MB"
+		if !o.Durable {
+			all["synchronous_commit"], all["full_page_writes"] = "off", "off"
 		}
 	}
 	for name, value := range o.Settings {
@@ -360,11 +394,32 @@ func complete(dir string) bool {
 // it stays below the 104 bytes that some systems allow.
 const socketRoom = 80
 
-// folder makes a folder that the server's user can reach and that is short
-// enough for a socket.
-func folder(as account) (string, error) {
+// onDisk are the places for folders of servers.
+func onDisk() []string { return []string{os.TempDir(), "/tmp", "/var/tmp"} }
+
+const (
+	// inMemory is a file system in memory, where a database is copied in a tenth
+	// of the time. Only Linux has it.
+	inMemory = "/dev/shm"
+
+	// memoryRoom is what must be free there before a server uses it. One takes
+	// some 100 MB, and several packages are tested at once.
+	memoryRoom = 2 << 30
+)
+
+// parents are the places for the folder of a cluster, the best one first.
+func parents(o Options) []string {
+	if free, err := machine.Free(inMemory); !o.Synced && err == nil && free >= memoryRoom {
+		return append([]string{inMemory}, onDisk()...)
+	}
+	return onDisk()
+}
+
+// folder makes a folder in the first of the parents that the server's user can
+// reach and that is short enough for a socket.
+func folder(as account, parents []string) (string, error) {
 	var errs []error
-	for _, parent := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
+	for _, parent := range parents {
 		if !reachable(parent, as) {
 			errs = append(errs, fmt.Errorf("%s: not open to %s", parent, as.name))
 			continue

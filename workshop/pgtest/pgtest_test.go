@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 // victim tells this program that it is the one to be killed.
@@ -80,6 +83,27 @@ func TestFreshDatabasesAreApart(t *testing.T) {
 	}
 }
 
+func TestClustersAreSharedByThoseWithTheSameOptions(t *testing.T) {
+	quiet := func() Options { return Options{Settings: map[string]string{"autovacuum": "off", "jit": "off"}} }
+	c := StartWith(t, quiet())
+	if c == Start(t) || c != StartWith(t, quiet()) {
+		t.Error("a cluster is for all who have the same options, and for nobody else")
+	}
+	if got := ask[string](t, connect(t, c.Database(t).Owner), "select current_setting('autovacuum')"); got != "off" {
+		t.Errorf("autovacuum is %s", got)
+	}
+}
+
+func TestWhatIsSyncedIsOnADisk(t *testing.T) {
+	if got := parents(Options{Synced: true}); slices.Contains(got, inMemory) {
+		t.Errorf("a server that syncs may be in %v", got)
+	}
+	free, err := machine.Free(inMemory)
+	if got := parents(Options{}); slices.Contains(got, inMemory) != (err == nil && free >= memoryRoom) {
+		t.Errorf("with %d bytes free in memory a server may be in %v", free, got)
+	}
+}
+
 func TestCopyHasEverythingAndIsApart(t *testing.T) {
 	one := Start(t).Database(t)
 	a := connect(t, one.Owner)
@@ -94,6 +118,35 @@ func TestCopyHasEverythingAndIsApart(t *testing.T) {
 	}
 	if n := ask[int](t, connect(t, one.Owner), "select count(*) from thing"); n != 1 {
 		t.Errorf("the original has %d rows, want 1", n)
+	}
+}
+
+func TestWhatIsPreparedOnceIsThereInEachCopy(t *testing.T) {
+	c := Start(t)
+	calls := 0
+	prepared := func() *Database {
+		return c.Prepared(t, t.Name(), func(db *Database) error {
+			calls++
+			conn := connect(t, db.Owner)
+			run(t, conn, "create table thing (n int)")
+			run(t, conn, "insert into thing values (1)")
+			return conn.Close(t.Context())
+		})
+	}
+	one, two := prepared(), prepared()
+	run(t, connect(t, one.Owner), "insert into thing values (2)")
+	if n := ask[int](t, connect(t, two.Owner), "select count(*) from thing"); n != 1 || one.Name == two.Name {
+		t.Errorf("the second copy, %s, has %d rows, want 1", two.Name, n)
+	}
+	if calls != 1 {
+		t.Errorf("it was prepared %d times", calls)
+	}
+	no := errors.New("no")
+	if _, err := c.prepared("fails", func(*Database) error { return no }); !errors.Is(err, no) {
+		t.Errorf("what cannot be prepared: %v", err)
+	}
+	if _, err := c.prepared("fails", func(*Database) error { return nil }); err != nil {
+		t.Errorf("another attempt: %v", err)
 	}
 }
 
@@ -126,11 +179,16 @@ func TestLocaleKnowsAllOfUnicode(t *testing.T) {
 }
 
 func TestCommittedRowsAreThereAfterKillAndRestart(t *testing.T) {
-	c := New(t, Options{Durable: true})
+	for o, want := range map[*Options]string{{Durable: true}: "off on on", {Synced: true}: "on on on"} {
+		t.Run(want, func(t *testing.T) { killAndRestart(t, New(t, *o), want) })
+	}
+}
+
+func killAndRestart(t *testing.T, c *Cluster, want string) {
 	db := c.Database(t)
 	conn := connect(t, db.Owner)
-	if got := ask[string](t, conn, "select current_setting('fsync') || current_setting('synchronous_commit')"); got != "onon" {
-		t.Errorf("fsync and synchronous_commit are %q", got)
+	if got := ask[string](t, conn, "select concat_ws(' ', current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes'))"); got != want {
+		t.Errorf("fsync, synchronous_commit and full_page_writes are %q, want %q", got, want)
 	}
 	run(t, conn, "create table thing (n int)")
 	run(t, conn, "insert into thing values (1)")

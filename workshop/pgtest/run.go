@@ -51,5 +51,5 @@ func (c *Cluster) Make(ctx context.Context) (*Database, error) {
 	return db, c.tell(ctx,
 		fmt.Sprintf("create role %s login nosuperuser nobypassrls nocreaterole nocreatedb", db.owner),
 		fmt.Sprintf("create role %s login nosuperuser nobypassrls nocreaterole nocreatedb", db.Role),
-		fmt.Sprintf("create database %s owner %s", name, db.owner))
+		fmt.Sprintf("create database %s owner %s %s", name, db.owner, byFiles))
 }
