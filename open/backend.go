@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
-// Backend opens what a store URL names, as it is stored: encrypted content
-// stays encrypted. Unseal decrypts it.
+// Backend opens the backend that a store URL names, without decrypting anything:
+// see Unseal for that.
 func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, error) {
 	k := newOpener(o)
 	scheme, path, _ := strings.Cut(url, ":")
@@ -51,8 +51,8 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 	return nil, hint.With(tidemark.Invalidf("store %q: unknown kind", url), "write sqlite:%s or files:%s", url, url)
 }
 
-// remote opens the store of a server. Its token comes from the environment; that
-// of a server on this machine is where the server put it.
+// remote opens the store of a server. The token comes from the environment or, for
+// a server on this machine, from the file that the server wrote.
 func (k *opener) remote(ctx context.Context, address string) (tidemark.Backend, error) {
 	b, err := remote.Open(ctx, address, &remote.Options{ReadOnly: k.Access == Read, Token: k.serverToken(address)})
 	if errors.Is(err, tidemark.ErrDenied) {
@@ -67,8 +67,8 @@ func (k *opener) remote(ctx context.Context, address string) (tidemark.Backend, 
 	return b, nil
 }
 
-// serverToken returns a function for the token of a server. The token that a
-// server on this machine made is only for that server.
+// serverToken returns a function that finds the token for a server. The token file
+// that a server on this machine wrote is never sent to another machine.
 func (k *opener) serverToken(address string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		file := Getenv(k.Environ, "TIDEMARK_TOKEN_FILE")
@@ -115,7 +115,7 @@ func DatabaseHint(err error) error {
 	return err
 }
 
-// WithoutPassword is a store URL in a form that may be shown.
+// WithoutPassword returns a store URL that may be shown to people.
 func WithoutPassword(store string) string {
 	if u, err := neturl.Parse(store); err == nil && u.User != nil {
 		return u.Redacted()
@@ -123,5 +123,5 @@ func WithoutPassword(store string) string {
 	return store
 }
 
-// HasAudit reports whether a store can keep an audit log. One of files cannot.
+// HasAudit reports whether a store can keep an audit log. A store of files cannot.
 func HasAudit(url string) bool { return !strings.HasPrefix(url, "files:") }

@@ -51,8 +51,8 @@ func (c *Checkup) Store(ctx context.Context, s *store.Store) error {
 			return err
 		}
 	}
-	for _, look := range []func(context.Context, *store.Store) error{c.damage, c.index, c.leases, c.purges} {
-		if err := look(ctx, s); err != nil {
+	for _, check := range []func(context.Context, *store.Store) error{c.damage, c.index, c.leases, c.purges} {
+		if err := check(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -64,7 +64,7 @@ func (c *Checkup) Broken() bool {
 	return slices.ContainsFunc(c.Found, func(d Diagnosis) bool { return d.State == Broken })
 }
 
-// Recover repairs a file that could not be opened otherwise.
+// Recover repairs a SQLite file that cannot be opened as it is.
 func (c *Checkup) Recover(ctx context.Context, url string) error {
 	path, ok := strings.CutPrefix(url, "sqlite:")
 	if !ok || path == "" {
@@ -132,7 +132,7 @@ func (c *Checkup) mend(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// damage reads everything.
+// damage reads everything and reports what is damaged.
 func (c *Checkup) damage(ctx context.Context, s *store.Store) error {
 	n, sessions := 0, 0
 	for err := range s.VerifyAll(ctx, func(store.Info) {

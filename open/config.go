@@ -22,9 +22,9 @@ func DefaultURL(environ []string) (string, error) {
 	return "sqlite:" + filepath.Join(dir, "tidemark.db"), err
 }
 
-// own is the URL of the user's own store. The secrets and prices in their
-// configuration apply to it, where no option says otherwise.
-func (k *opener) own() (string, error) {
+// ownURL returns the URL of the user's own store. It also takes the settings for
+// secrets and prices from the user's configuration, where Options have none.
+func (k *opener) ownURL() (string, error) {
 	c, err := k.userConfig()
 	if err != nil {
 		return "", err
@@ -81,8 +81,8 @@ func (k *opener) userConfig() (c userConfig, err error) {
 	return c, nil
 }
 
-// Beside is the path of a file that a configuration names: ~ is the home
-// folder, and a relative path starts at the configuration.
+// Beside returns the path of a file that a configuration names: ~ is the home
+// folder, and a relative path is relative to the configuration file.
 func Beside(environ []string, config, name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		if home, err := homeDir(environ); err == nil {
@@ -95,8 +95,8 @@ func Beside(environ []string, config, name string) string {
 	return filepath.Join(filepath.Dir(config), name)
 }
 
-// price returns the function that prices an answer: from the built-in table,
-// and the file that the options name.
+// price returns the function that prices an answer, from the built-in table and the
+// file that the options name.
 func (k *opener) price() (func(string, time.Time, tidemark.Usage) (store.Estimate, bool), error) {
 	table := prices.BuiltIn()
 	if k.Prices != "" {
@@ -118,11 +118,11 @@ func readPrices(table *prices.Table, name string) (*prices.Table, error) {
 		return nil, tidemark.Invalidf("configuration: prices: %w", err)
 	}
 	defer f.Close()
-	var said prices.File
-	if err := yaml.ReadSettings("prices", name, f, &said); err != nil {
+	var added prices.File
+	if err := yaml.ReadSettings("prices", name, f, &added); err != nil {
 		return nil, err
 	}
-	if table, err = table.With(said); err != nil {
+	if table, err = table.With(added); err != nil {
 		return nil, tidemark.Invalidf("prices %s: %w", name, err)
 	}
 	return table, nil

@@ -41,10 +41,10 @@ func StateDir(environ []string) (string, error) {
 	})
 }
 
-// userDir is our folder below the one that a variable names, else below its usual
-// place in the home folder; the entry "" is for all systems that are not listed.
-// On Windows the system sets a variable of its own. A relative XDG path is
-// invalid and has to be ignored.
+// userDir returns our folder: below the one that the variable xdg names, or else at
+// its usual place in the home folder, where "" stands for all systems that are not
+// listed. On Windows the variable is another one, which the system sets. A relative
+// XDG path is invalid and has to be ignored.
 func userDir(environ []string, xdg, windows string, usual map[string]string) (string, error) {
 	dir := Getenv(environ, xdg)
 	if runtime.GOOS == "windows" {

@@ -9,16 +9,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-// FormatRange is which versions of a format this program reads without
-// conversion, and which it writes.
+// FormatRange says which versions of a format this program reads without
+// conversion, and which one it writes.
 type FormatRange struct {
 	Reads  []int `json:"reads"`
 	Writes int   `json:"writes"`
 }
 
-// Formats are those that docs/formats describes, each by the name of its page.
-// Tables of a database are upgraded by their owner, and never read in an older
-// version; both sides of a wire protocol use the same version.
+// Formats returns the formats that docs/formats describes, by the names of the
+// pages there. The tables of a database are never read in an older version: their
+// owner has to upgrade them first. Both sides of the wire protocol have to use the
+// same version.
 func Formats() map[string]FormatRange {
 	return map[string]FormatRange{
 		"sqlite":   upTo(sqlite.Format),
@@ -30,7 +31,7 @@ func Formats() map[string]FormatRange {
 	}
 }
 
-// upTo is a format whose older versions are read, too.
+// upTo returns the range of a format of which all older versions are read, too.
 func upTo(newest int) FormatRange {
 	f := FormatRange{Writes: newest}
 	for n := 1; n <= newest; n++ {

@@ -21,8 +21,8 @@ import (
 // as a whole.
 const maxKeyBytes = 1 << 20
 
-// Key is the source of a store's key: the first field that is set, and nothing
-// else. So a wrong key is an error, even if the right one could be found
+// Key is the source of a store's key. The first field that is set is used, and
+// nothing else: a wrong key is an error, even if the right one could be found
 // elsewhere.
 type Key struct {
 	File           string // a key file, or one with age identities or a recovery key
@@ -101,8 +101,8 @@ func readGiven(ctx context.Context, file string) ([]byte, error) {
 	return contents, err
 }
 
-// readKey reads a file that nobody else may read. A pipe may make it wait,
-// but not past the end of ctx.
+// readKey reads a file that nobody else may read. If the file is a pipe, it waits
+// for its contents until ctx ends.
 func readKey(ctx context.Context, name string) ([]byte, error) {
 	type result struct {
 		contents []byte
@@ -175,7 +175,7 @@ const keyCommandGrace = time.Second
 
 // bounded keeps what is written to it up to a bound, and refuses more.
 type bounded struct {
-	kept bytes.Buffer // not embedded: it would read past the bound by itself
+	kept bytes.Buffer // not embedded: its ReadFrom would ignore the bound
 	left int
 }
 

@@ -16,14 +16,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-// newKey is what opens a store that is about to be created.
+// newKey is the first slot of a store that is about to be created.
 type newKey struct {
 	slot seal.NewSlot
 	made string // the key file made for it, "" if none
 }
 
-// undo removes a new key file when nothing can need it: nobody else knows its
-// name, and the store has no slot for it.
+// undo removes a key file that newKeyFile made at its default place, if the store
+// has no slot for it.
 func (k newKey) undo(ctx context.Context, inner tidemark.Backend) {
 	if k.made == "" || !strings.HasSuffix(k.made, k.slot.ID()+".key") {
 		return
@@ -34,8 +34,8 @@ func (k newKey) undo(ctx context.Context, inner tidemark.Backend) {
 	}
 }
 
-// tellKey reports once where the key is.
-func (k *opener) tellKey(key newKey) {
+// reportKey calls KeyMade if a key file was made.
+func (k *opener) reportKey(key newKey) {
 	if key.made != "" {
 		k.KeyMade(key.made)
 	}
@@ -53,8 +53,8 @@ func (k *opener) newKey(ctx context.Context) (made newKey, err error) {
 		return *k.given, nil
 	}
 	if src.File != "" {
-		// Of several processes one makes the file, and the others read it
-		// complete.
+		// With the lock, one of several processes makes the file, and the others
+		// never read a part of it.
 		unlock, err := k.lockKeys(ctx)
 		if err != nil {
 			return made, err
@@ -71,7 +71,7 @@ func (k *opener) newKey(ctx context.Context) (made newKey, err error) {
 	return made, err
 }
 
-// slot is the slot that the given key makes in a new store.
+// slot returns the slot for the given key in a new store.
 func (k Key) slot(contents []byte) (seal.NewSlot, error) {
 	if k.PassphraseFile != "" {
 		return seal.PassphraseSlot("", contents, nil)
@@ -98,7 +98,7 @@ func (k *opener) readGivenKey(ctx context.Context) error {
 		given.slot, err = src.slot(contents)
 	}
 	if err == nil && src.File == "" {
-		k.given = &given // nobody is asked for it twice
+		k.given = &given // so that no command or person is asked for it twice
 	}
 	return err
 }
@@ -137,17 +137,17 @@ func FileSlot(ctx context.Context, name, label string) (seal.NewSlot, error) {
 	return slot, err
 }
 
-// MakeSealed creates a new, empty, encrypted store and returns what opens it. It
-// opens with the slots that slots returns; if slots is nil, with the key of the
-// options, or a new key file. ErrExists: it is encrypted already; ErrInvalid: it
-// contains something in the clear.
+// MakeSealed creates a new, empty, encrypted store and returns its header. The
+// store gets the slots that slots returns; if slots is nil, one for the key of the
+// options, or for a new key file. ErrExists: it is encrypted already; ErrInvalid:
+// it contains something that is not encrypted.
 func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.Context) ([]seal.NewSlot, error)) (h seal.Header, err error) {
 	k := newOpener(o)
 	k.url, k.Access = url, Create
 	var all []seal.NewSlot
 	if slots == nil {
-		err = k.readyToMake(ctx)
-	} else if IsAbsent(url) { // nothing is created for an invalid key
+		err = k.checkBeforeCreate(ctx)
+	} else if IsAbsent(url) { // first, so that an invalid key leaves no store behind
 		all, err = slots(ctx)
 	}
 	if err != nil {
@@ -184,7 +184,7 @@ func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.
 		}
 		return h, err
 	}
-	k.tellKey(key)
+	k.reportKey(key)
 	return b.Header(ctx)
 }
 
@@ -207,13 +207,13 @@ func removeKey(name string) error {
 	})
 }
 
-func inKeyDir(name string, work func(durable.FS, string) error) error {
+func inKeyDir(name string, change func(durable.FS, string) error) error {
 	full, err := filepath.Abs(name)
 	if err != nil {
 		return tidemark.Invalidf("key file %s: %w", name, err)
 	}
-	// An existing folder may be shared with other things, and stays
-	// unchanged.
+	// MakeDir would also narrow the mode of an existing folder, which may hold
+	// other things.
 	if _, err := os.Stat(filepath.Dir(full)); errors.Is(err, fs.ErrNotExist) {
 		if err := durable.MakeDir(filepath.Dir(full)); err != nil {
 			return tidemark.Storagef("key file %s: %w", name, err)
@@ -224,7 +224,7 @@ func inKeyDir(name string, work func(durable.FS, string) error) error {
 		return tidemark.Storagef("key file %s: %w", name, err)
 	}
 	defer dir.Close()
-	switch err := work(dir, filepath.Base(full)); {
+	switch err := change(dir, filepath.Base(full)); {
 	case errors.Is(err, fs.ErrExist):
 		return tidemark.Invalidf("key file %s: is there already", name)
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-// NewSlots are the slots that a store gets.
+// NewSlots describes the slots that a store is to get.
 type NewSlots struct {
 	Passphrase bool     // typed by a person, or read from a file
 	Recipients []string // of age
@@ -20,8 +20,8 @@ type NewSlots struct {
 // None reports whether no slot is requested.
 func (n *NewSlots) None() bool { return !n.Passphrase && len(n.Recipients) == 0 && n.File == "" }
 
-// Make makes the slots. ask asks a person for a passphrase, as in Options; the
-// file that environ names for it comes first.
+// Make makes the slots. A passphrase is read from the file that environ names, or
+// else asked for with ask, which is like Options.Ask.
 func (n *NewSlots) Make(ctx context.Context, environ []string, ask func(ctx context.Context, prompt string) ([]byte, error)) ([]seal.NewSlot, error) {
 	var all []seal.NewSlot
 	if len(n.Recipients) > 0 {
@@ -42,7 +42,7 @@ func (n *NewSlots) Make(ctx context.Context, environ []string, ask func(ctx cont
 		}
 		all = append(all, s)
 	}
-	if n.File != "" { // last: it may be created
+	if n.File != "" { // last, so that no file is created if another slot is invalid
 		s, err := FileSlot(ctx, n.File, n.Label)
 		if err != nil {
 			return nil, err
@@ -52,7 +52,8 @@ func (n *NewSlots) Make(ctx context.Context, environ []string, ask func(ctx cont
 	return all, nil
 }
 
-// newPassphrase asks twice, or reads the file that holds it.
+// newPassphrase reads the passphrase from the file that environ names, or else asks
+// for it twice.
 func newPassphrase(ctx context.Context, environ []string, ask func(ctx context.Context, prompt string) ([]byte, error)) ([]byte, error) {
 	if file := Getenv(environ, PassphraseVariable); file != "" {
 		return ReadPassphrase(ctx, file)

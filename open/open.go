@@ -50,8 +50,8 @@ type Options struct {
 	// Access is what the store is for; the default is Read.
 	Access Access
 	// Environ is the environment of the store's owner, as os.Environ returns it:
-	// it says where their folders, keys and tokens are. Without it only what the
-	// URL and the other options name is found.
+	// it says where their folders, keys and tokens are. Without it, only those are
+	// found that the URL and the other options name.
 	Environ []string
 	// Plain creates a new store without encryption. An encrypted store is then
 	// refused.
@@ -80,16 +80,16 @@ type Options struct {
 	Damaged func(what string)
 	// KeyMade is called with the path of the key file of a new store.
 	KeyMade func(file string)
-	// SecretsMet is called before secrets are written, or masked, with the id of
-	// what contains them.
+	// SecretsMet is called before secrets are written or masked, with the id of
+	// the session, job or other owner that they belong to.
 	SecretsMet func(owner string, secrets []store.Secret)
 }
 
-// Opened is an open store, and what it is made of.
+// Opened is an open store with its backends.
 type Opened struct {
 	Store *store.Store
-	// Backend is what Store works on, and Inner the same below the encryption,
-	// as it is stored. They are equal if the store is plain.
+	// Backend is what Store works on, and Inner the one below the encryption. They
+	// are equal if the store is plain.
 	Backend, Inner tidemark.Backend
 
 	stopIndexing func() error
@@ -102,8 +102,8 @@ func (o *Opened) Sealed() *seal.Backend {
 }
 
 // Store opens the store at a URL; "" is the user's own. Closing it closes
-// everything. New entries are indexed by Store.CatchUp or Store.KeepIndexed,
-// and until then found by reading; Open does it by itself.
+// everything. New entries are indexed only when the caller calls Store.CatchUp or
+// Store.KeepIndexed, and until then found by reading; Open takes care of that.
 //
 // ErrNoStore: there is no store, and Access is not Create. ErrSealed: the key
 // is wrong or missing. ErrInvalid: the URL, a key or a rule is invalid.
@@ -130,13 +130,13 @@ func open(ctx context.Context, url string, o *Options) (*Opened, error) {
 	k := newOpener(o)
 	var err error
 	if url == "" {
-		if url, err = k.own(); err != nil {
+		if url, err = k.ownURL(); err != nil {
 			return nil, err
 		}
 	}
 	k.url = url
 	if k.Access == Create {
-		if err := k.readyToMake(ctx); err != nil {
+		if err := k.checkBeforeCreate(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -156,8 +156,8 @@ func open(ctx context.Context, url string, o *Options) (*Opened, error) {
 }
 
 // Over returns the store over a Backend that is already open, and unsealed if it
-// is encrypted; inner is the same below the encryption. Closing the result
-// closes the Backend.
+// is encrypted; inner is the one below the encryption. Closing the result closes
+// the Backend.
 func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
 	rules, err := Rules(b, o)
 	if err != nil {
@@ -166,8 +166,8 @@ func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
 	return &Opened{Store: store.New(b, rules), Backend: b, Inner: inner}, nil
 }
 
-// Around wraps a store that was opened elsewhere: nothing is known below its
-// Backend.
+// Around wraps a store that was opened elsewhere. Its Inner is the Backend itself,
+// since nothing is known about what is below.
 func Around(s *store.Store) *Opened {
 	b := s.Records().Backend()
 	return &Opened{Store: s, Backend: b, Inner: b}
@@ -176,8 +176,8 @@ func Around(s *store.Store) *Opened {
 // Fleet is the fleet of the store.
 func (o *Opened) Fleet() *fleet.Store { return fleet.Over(o.Store) }
 
-// Refile returns a record of another store under the hashes of this one, or a zero
-// one for a record that must not be copied.
+// Refile returns a record of another store with the key that it has in this one;
+// see Store.Refile. The zero Record means that the record is not to be copied.
 func (o *Opened) Refile(r tidemark.Record) (tidemark.Record, error) {
 	r, err := o.Store.Refile(r)
 	if err != nil {
@@ -186,8 +186,8 @@ func (o *Opened) Refile(r tidemark.Record) (tidemark.Record, error) {
 	return o.Fleet().Refile(r)
 }
 
-// Rules are what a store over b takes from other packages: words, secrets,
-// prices and projects.
+// Rules returns the options of a store over b, with functions from other packages:
+// for words, secrets, prices and projects.
 func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 	k := newOpener(o)
 	if _, sealed := b.(*seal.Backend); !sealed && k.Redact == store.RedactVault {
@@ -245,15 +245,15 @@ func (o *Opened) keepIndexed(ctx context.Context) {
 	}
 }
 
-// lastIndexing bounds how long a finished program stays to index: the rest is
-// indexed by the next one, and found by reading meanwhile.
+// lastIndexing bounds how long Close may index. What is left is indexed by the next
+// program that opens the store, and found by reading until then.
 const lastIndexing = time.Second
 
 // Close indexes what is left, for a second at most, and closes the store.
 func (o *Opened) Close() error {
 	if o.stopIndexing != nil {
-		// A failure of the index shows in the next search; what was written
-		// is kept all the same.
+		// Errors are ignored: they show in the next search, and what was written
+		// is safe without the index.
 		if err := o.stopIndexing(); err == nil && o.Store.Pending() {
 			ctx, stop := context.WithTimeout(context.Background(), lastIndexing)
 			o.Store.CatchUp(ctx, nil)
@@ -263,8 +263,8 @@ func (o *Opened) Close() error {
 	return o.Store.Close()
 }
 
-// opener opens one store: the options with their defaults, and what was found
-// on the way.
+// opener opens one store. It has the options with their defaults, and what was
+// found out so far.
 type opener struct {
 	Options
 	url   string
@@ -288,9 +288,9 @@ func newOpener(o *Options) *opener {
 	return k
 }
 
-// readyToMake refuses, before a new store is created, whatever would make it
-// unusable: invalid settings, an invalid key.
-func (k *opener) readyToMake(ctx context.Context) error {
+// checkBeforeCreate returns an error, before a new store is created, for settings
+// or a key that would make it unusable.
+func (k *opener) checkBeforeCreate(ctx context.Context) error {
 	if !IsAbsent(k.url) {
 		return nil
 	}

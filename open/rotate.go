@@ -14,11 +14,11 @@ import (
 
 // Rotated is what a rotation did to the key file that opened the store.
 type Rotated struct {
-	// KeyFile is the key file that opens the store from now on, and Old where the
-	// previous one is kept: it opens earlier copies. Both are "" when something
-	// other than a key file opened the store.
+	// KeyFile is the key file that opens the store from now on. Old is where the
+	// previous one is kept, which opens earlier copies of the store. Both are ""
+	// when something other than a key file opened the store.
 	KeyFile, Old string
-	// Named means that KeyFile has a name that a person gave it, so that the old
+	// Named means that KeyFile has a name that a person chose, so that the old
 	// file had to be moved.
 	Named bool
 	// Finished means that an interrupted rotation was finished: no new key file
@@ -30,7 +30,7 @@ type Rotated struct {
 // no entry is rewritten. A store that a key file opened gets a new key file in
 // its place; the other slots stay. It can be killed at any step: the store then
 // opens with the old or the new key, and another call of Rotate finishes it.
-// Progress receives how many keys are wrapped.
+// progress is called with the number of keys that are rewrapped so far.
 func Rotate(ctx context.Context, b *seal.Backend, o *Options, progress func(int)) (Rotated, error) {
 	k := newOpener(o)
 	h, err := b.Header(ctx)
@@ -55,8 +55,8 @@ func Rotate(ctx context.Context, b *seal.Backend, o *Options, progress func(int)
 	return r.finish()
 }
 
-// lockKeys keeps two rotations of this user apart: both would replace the
-// same key file.
+// lockKeys locks the key folder of this user, so that two rotations do not replace
+// the same key file.
 func (k *opener) lockKeys(ctx context.Context) (unlock func(), err error) {
 	dir, err := KeyDir(k.Environ)
 	if err != nil {
@@ -88,8 +88,8 @@ func openedLabel(h seal.Header) string {
 	return ""
 }
 
-// rotation is the part of a rotation that handles key files. It never loses
-// a key file: the old one may open another store, or a copy of this one.
+// rotation is the part of a rotation that handles key files. It never deletes an
+// old key file: that may open another store, or a copy of this one.
 type rotation struct {
 	*opener
 	header seal.Header
@@ -100,8 +100,8 @@ type rotation struct {
 	used   bool         // the store got the new key
 }
 
-// prepare creates the key file that replaces the one that opened the store;
-// it is durable before the store knows of it.
+// prepare creates the key file that replaces the one that opened the store. It is
+// durable before the store gets a slot for it.
 func (r *rotation) prepare(ctx context.Context) (err error) {
 	if r.old, err = r.ownKeyFile(r.header); err != nil || r.old == "" {
 		return err
@@ -137,8 +137,9 @@ func keysIn(contents []byte) (n int) {
 	return n
 }
 
-// keep is called when both keys open the store. A file with a name that people
-// chose is put in its place, and the old one stays under the name of its slot.
+// keep is called when both keys open the store. If a person chose the name of the
+// key file, the new file takes that name, and the old one is kept with the id of its
+// slot appended to the name.
 func (r *rotation) keep(ctx context.Context) error {
 	r.used = true
 	if !r.named {
@@ -160,7 +161,7 @@ func (r *rotation) keep(ctx context.Context) error {
 	})
 }
 
-// aside is where the old key file stays.
+// aside is the name under which the old key file is kept.
 func (r *rotation) aside() string {
 	for _, s := range r.header.Slots {
 		if s.Opened {
@@ -170,8 +171,9 @@ func (r *rotation) aside() string {
 	return r.old + ".old"
 }
 
-// finish reports where the key is, and removes a file that was not needed: an
-// interrupted rotation that was opened with its new key needs no other.
+// finish returns where the keys are. It removes the prepared key file if that was
+// not needed: a store that its new key opened only finishes an interrupted
+// rotation.
 func (r *rotation) finish() (Rotated, error) {
 	switch {
 	case r.old == "":

@@ -18,9 +18,9 @@ import (
 // TokenName is the file with the token of the local user of a server.
 const TokenName = "server.token"
 
-// TokenPath is where clients find the token of the local user of a server, since
-// they do not know which store their server serves: the named file, else one in
-// the data folder.
+// TokenPath returns where clients look for the token of the local user of a server:
+// the named file, or else one in the data folder, since they do not know which store
+// the server serves.
 func TokenPath(environ []string, named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -43,8 +43,8 @@ func ReadToken(path string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// TokenBeside is where the token of a server is: the named file, else beside
-// the store that it serves or, if that is not on this machine, where clients
+// TokenBeside returns where a server keeps its token: the named file, or else a file
+// beside the store that it serves or, if that is not on this machine, where clients
 // look.
 func TokenBeside(url string, environ []string, named string) (string, error) {
 	if path := LocalPath(url); path != "" && named == "" {
@@ -53,8 +53,8 @@ func TokenBeside(url string, environ []string, named string) (string, error) {
 	return TokenPath(environ, named)
 }
 
-// LocalPath is the file or folder in which the store at a URL is, "" when it is
-// not on this machine.
+// LocalPath returns the file or folder of the store at a URL, "" when it is not on
+// this machine.
 func LocalPath(url string) string {
 	kind, path, _ := strings.Cut(url, ":")
 	if kind != "sqlite" && kind != "files" {
@@ -63,10 +63,10 @@ func LocalPath(url string) string {
 	return path
 }
 
-// ServerToken returns the token of the local user of a server, and where it is.
-// A user has one token, which is kept beside each store that was served and
-// where clients look for it, so that they find it whichever store is served. The
-// first server creates it.
+// ServerToken returns the token of the local user of a server, and the file that it
+// is in. A user has one token, which the first server creates. It is kept beside
+// each store that is served and also where clients look, so that they find it
+// whichever store is served.
 func ServerToken(url string, environ []string, named string) (token, path string, err error) {
 	if path, err = TokenBeside(url, environ, named); err != nil {
 		return "", "", err
@@ -91,7 +91,7 @@ func ServerToken(url string, environ []string, named string) (token, path string
 	return token, path, err
 }
 
-// MakeToken returns the token in a file, and creates one at first.
+// MakeToken returns the token in a file, which it creates if there is none.
 func MakeToken(path string) (string, error) { return keepToken(path, newToken()) }
 
 func newToken() string {
@@ -103,8 +103,8 @@ func newToken() string {
 // keepToken returns the token in a file, after writing the given one if
 // there was none.
 func keepToken(path, token string) (string, error) {
-	if is, err := ReadToken(path); is != "" || err != nil {
-		return is, err
+	if existing, err := ReadToken(path); existing != "" || err != nil {
+		return existing, err
 	}
 	if err := durable.MakeDir(filepath.Dir(path)); err != nil {
 		return "", tidemark.Storagef("%w", err)

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-// Unseal opens what is sealed, seals what is new when Access is Create, and
-// returns a plain store unchanged. Closing the result closes inner.
+// Unseal opens a sealed store, seals an empty one when Access is Create, and returns
+// a plain one unchanged. Closing the result closes inner.
 func Unseal(ctx context.Context, inner tidemark.Backend, o *Options) (tidemark.Backend, error) {
 	return newOpener(o).unseal(ctx, inner)
 }
@@ -37,8 +37,8 @@ func (k *opener) unseal(ctx context.Context, inner tidemark.Backend) (tidemark.B
 	}
 	fresh, err := IsEmpty(ctx, inner)
 	if err == nil && !fresh {
-		// Another process may have sealed it between the two checks. A store
-		// is sealed before anything is in it, so this check decides.
+		// Another process may have sealed it between the two checks. A store is
+		// sealed before anything else is written to it, so this check is final.
 		if sealed, err = seal.IsSealed(ctx, inner); sealed {
 			return k.unseal(ctx, inner)
 		}
@@ -94,21 +94,22 @@ func (k *opener) sealedHint(err error, h seal.Header) error {
 	return hint.With(err, "name another one with --key-file, $TIDEMARK_KEY_COMMAND or $TIDEMARK_PASSPHRASE_FILE; a recovery key in a file is a key file")
 }
 
-// unlockers returns everything that may open the store.
+// unlockers returns what may open the store: the given key, or else the files in
+// the key folder, or else a passphrase that a person is asked for.
 func (k *opener) unlockers(ctx context.Context, h seal.Header) ([]seal.Unlocker, error) {
 	if src := k.key(); src.given() {
 		u, err := k.unlocker(ctx, src)
 		return []seal.Unlocker{u}, err
 	}
 	var all []seal.Unlocker
-	asks := false
+	hasPassphrase := false
 	dir, err := KeyDir(k.Environ)
 	if err != nil {
 		return nil, err
 	}
-	// The newest first: an interrupted rotation continues with its new key.
+	// Newest first, so that an interrupted rotation continues with its new key.
 	for _, s := range slices.Backward(h.Slots) {
-		asks = asks || s.Type == seal.TypePassphrase
+		hasPassphrase = hasPassphrase || s.Type == seal.TypePassphrase
 		if s.Type != seal.TypeFile {
 			continue
 		}
@@ -125,7 +126,7 @@ func (k *opener) unlockers(ctx context.Context, h seal.Header) ([]seal.Unlocker,
 		}
 		all = append(all, u)
 	}
-	if len(all) == 0 && asks {
+	if len(all) == 0 && hasPassphrase {
 		p, err := k.Ask(ctx, "Passphrase: ")
 		if err != nil {
 			return nil, err
@@ -145,7 +146,7 @@ func (k *opener) seal(ctx context.Context, inner tidemark.Backend) (tidemark.Bac
 	}
 	b, err := seal.Create(ctx, inner, key.slot)
 	if err == nil {
-		k.tellKey(key)
+		k.reportKey(key)
 		return b, nil
 	}
 	key.undo(ctx, inner)

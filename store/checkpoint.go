@@ -12,8 +12,8 @@ import (
 )
 
 // Checkpoint is what a restart needs beyond the messages. Loading one replaces
-// everything: what it does not mention is empty afterwards, so that nothing of
-// another session stays behind.
+// the whole state: what the checkpoint does not mention is empty afterwards, so
+// that nothing of another session is left.
 type Checkpoint struct {
 	Name          string            `json:"name,omitempty"`
 	SavedAt       time.Time         `json:"saved_at"`
@@ -44,7 +44,7 @@ type Limits struct {
 	ToolsInContext int `json:"tools_in_context,omitempty"`
 }
 
-// Loop is something that is to be repeated; without a Goal, the task list.
+// Loop is a goal that is worked on repeatedly; without a Goal, the task list is.
 type Loop struct {
 	ID            string    `json:"id"`
 	Goal          string    `json:"goal,omitempty"`
@@ -94,7 +94,7 @@ type Interpreter struct {
 	VolumeSubpath string   `json:"volume_subpath,omitempty"`
 }
 
-// coreMemory is what a session remembers before it was told anything.
+// coreMemory is the core memory of a session that has none yet.
 var coreMemory = map[string]string{
 	"persona":    "",
 	"human":      "",
@@ -108,9 +108,8 @@ func (s *Store) checkpointKey(id tidemark.SessionID, name string) tidemark.Key {
 	return keyOf(kindCheckpoint, id, s.k.Hash("checkpoint", fold(name)))
 }
 
-// SaveCheckpoint keeps c under its name, replacing an earlier one of that name;
-// the one without a name is what a resume looks for. ErrConflict: the lease is
-// lost.
+// SaveCheckpoint keeps c under its name, and replaces an earlier one of that name.
+// A resume loads the one without a name. ErrConflict: the lease is lost.
 func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 	w.held.Lock()
 	defer w.held.Unlock()
@@ -160,9 +159,9 @@ func (c Checkpoint) wakesAt() time.Time {
 	return first
 }
 
-// Sleepers lists the sessions that say that they are to be woken by now, and
-// that nobody has open, of those that may be. What a session says is no leave:
-// may asks for that, before anything is read of it.
+// Sleepers lists the sessions whose checkpoint asks to be woken by now, that
+// nobody has open, and that may allows to be woken. A checkpoint alone is no
+// permission, so may is called before anything else of the session is read.
 func (s *Store) Sleepers(ctx context.Context, now time.Time, may func(tidemark.SessionID) bool) ([]tidemark.SessionID, error) {
 	var ids []tidemark.SessionID
 	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindCheckpoint, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
@@ -191,8 +190,8 @@ func (s *Store) Sleepers(ctx context.Context, now time.Time, may func(tidemark.S
 	return ids, nil
 }
 
-// Checkpoint returns the state that was kept under a name: ErrNotFound. What
-// the checkpoint does not mention is at its default, core memory included.
+// Checkpoint returns the checkpoint of a name: ErrNotFound. What it does not
+// mention has its default, core memory included.
 func (s *Store) Checkpoint(ctx context.Context, id tidemark.SessionID, name string) (Checkpoint, error) {
 	var c Checkpoint
 	r, err := s.k.Get(ctx, s.checkpointKey(id, name), &c)
@@ -208,7 +207,7 @@ func (s *Store) Checkpoint(ctx context.Context, id tidemark.SessionID, name stri
 	return c, nil
 }
 
-// Checkpoints lists what was kept of a session, the newest first.
+// Checkpoints lists the checkpoints of a session, newest first.
 func (s *Store) Checkpoints(ctx context.Context, id tidemark.SessionID) ([]Checkpoint, error) {
 	var all []Checkpoint
 	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindCheckpoint, Prefix: string(id)}) {

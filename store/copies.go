@@ -7,29 +7,30 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Tools of others fork by copying: a session begins with entries of another
-// one. What was said there was said once, and is counted once.
+// Other tools fork by copying, so two imported sessions may begin with the same
+// entries. These are to be counted only once.
 
-// copies recognises entries that were met before in another session. Only
-// what was imported is looked at: a fork of our own shares its past. It keeps
-// two or three words an entry, hashes that a stranger cannot aim at.
+// copies recognises entries that were seen before in another session. It looks
+// only at imported sessions: our own forks share their past without copying it.
+// It keeps two or three hashes per entry. They are seeded, so that nobody can
+// prepare entries that collide.
 type copies struct {
 	seed maphash.Seed
-	met  map[uint64]int32 // which session had it first
+	met  map[uint64]int32 // by hash: the number of the session that had it first
 
 	session *Info
-	nth     int32 // the session's number here
-	worker  string
-	from    string // what the session says that it was copied from
-	begin   uint64 // a hash of all messages so far: the beginning of the session
+	nth     int32  // the number of session, in the order of the calls
+	worker  string // of session, whose log the last entry was in
+	from    string // the foreign id that session says it was copied from
+	begin   uint64 // a hash of all messages of the log so far
 }
 
 func newCopies() *copies {
 	return &copies{seed: maphash.MakeSeed(), met: make(map[uint64]int32)}
 }
 
-// copiedFrom returns the foreign id of the session that an imported one says
-// that its beginning was copied from.
+// copiedFrom returns the foreign id of the session that the beginning of an
+// imported one was copied from, if that is recorded.
 func copiedFrom(sess tidemark.Session) string {
 	var extra struct {
 		Imported struct {
@@ -42,11 +43,11 @@ func copiedFrom(sess tidemark.Session) string {
 	return extra.Imported.Copied
 }
 
-// known reports whether an entry is a copy of one that was met before.
+// known reports whether an entry is a copy of one that was seen before.
 //
-// A copy is the same message, of the same model and tokens, of the same
-// instant. Some tools give copies the time of the copying; such a session says
-// where it came from, and then what begins both sessions alike is a copy.
+// A copy has the same message, model, token counts and time. Some tools give
+// copies the time of the copying. They record which session was copied, and then
+// whatever both sessions have in common at their beginning is a copy.
 func (c *copies) known(o Owned) bool {
 	if o.Session.ForeignID == "" || o.Kind != tidemark.KindMessage {
 		return false
@@ -61,22 +62,22 @@ func (c *copies) known(o Owned) bool {
 	}
 	content := c.content(o)
 	c.begin = c.sum(c.begin, content, 0, "", "")
-	is := c.timed(o) && c.meet(c.sum(content, uint64(o.At.UnixMicro()), 1, "", ""))
-	is = c.meet(c.sum(c.begin, 0, 2, o.Worker, o.Session.ForeignID)) || is
+	copied := c.timed(o) && c.meet(c.sum(content, uint64(o.At.UnixMicro()), 1, "", ""))
+	copied = c.meet(c.sum(c.begin, 0, 2, o.Worker, o.Session.ForeignID)) || copied
 	if c.from != "" {
-		is = c.meet(c.sum(c.begin, 0, 2, o.Worker, c.from)) || is
+		copied = c.meet(c.sum(c.begin, 0, 2, o.Worker, c.from)) || copied
 	}
-	return is
+	return copied
 }
 
-// timed reports whether the time of an entry tells it from others like it. One
-// in whole seconds does not, unless its tokens do: several agents are asked the
-// same by one clock.
+// timed reports whether the time of an entry is precise enough to identify it. A
+// time in whole seconds is not, since several agents may be asked the same thing
+// in one second, unless there are token counts as well.
 func (c *copies) timed(o Owned) bool {
 	return o.At.Unix() > 0 && (o.At.Nanosecond() != 0 || o.Usage != nil)
 }
 
-// meet notes a hash, and reports whether another session had it.
+// meet records a hash, and reports whether another session had it before.
 func (c *copies) meet(sum uint64) bool {
 	first, met := c.met[sum]
 	if !met {
@@ -93,8 +94,8 @@ func (c *copies) sum(a, b, kind uint64, worker, foreign string) uint64 {
 	return maphash.Comparable(c.seed, parts{a, b, kind, worker, foreign})
 }
 
-// content hashes what an entry says and used. A cost may be known of one copy
-// and not of the other.
+// content hashes the message, model and token counts of an entry. The cost is
+// left out: it may be known for one copy and not for the other.
 func (c *copies) content(o Owned) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)

@@ -7,14 +7,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Estimate is what an answer costs by a list of prices.
+// Estimate is the cost of an answer according to a price list.
 type Estimate struct {
 	USD  float64
 	AsOf time.Time // when the price was looked up
 }
 
-// AddCost adds what an entry of a session cost: what its tool recorded, else
-// what Options.Price makes of its tokens, else it is one more that is not known.
+// AddCost adds the cost of an entry to c: what its tool recorded, or else what
+// Options.Price returns for its tokens. Without either, the entry is counted in
+// c.UnpricedMessages.
 func (s *Store) AddCost(c *tidemark.Cost, sess tidemark.Session, e tidemark.Entry) {
 	u := e.Usage
 	switch {

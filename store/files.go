@@ -20,22 +20,23 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// File is a durable file of a session: what its agent wrote to be there after
-// a restart. The usual folders are memory, artifacts, buffers and meta. A fork
-// begins without files.
+// File is a durable file of a session: its agent wrote it in order to have it
+// after a restart. The usual folders are memory, artifacts, buffers and meta. A
+// fork begins without files.
 type File struct {
 	Name       string    `json:"name"` // slash-separated
 	Size       int64     `json:"size"`
 	SHA256     string    `json:"sha256"`
 	ModifiedAt time.Time `json:"modified_at"`
-	Content    string    `json:"content"` // which log of the session holds it
+	Content    string    `json:"content"` // the last part of the id of the log that holds it
 }
 
 // chunkBytes is how much of a file is in one line.
 const chunkBytes = 256 << 10
 
-// filling is the state of the record beside a content that no name leads to
-// yet. With it a purge finds what a writer left that died over it.
+// filling is the state of the record beside a content that is not complete, so
+// that no file refers to it yet. If the writer dies, a purge finds the content by
+// that record.
 const filling = "filling"
 
 // CheckFile returns ErrInvalid for a name that no file of a session can have.
@@ -53,9 +54,9 @@ func (s *Store) fileKey(id tidemark.SessionID, name string) tidemark.Key {
 	return keyOf(kindFile, id, s.k.Hash("file", name))
 }
 
-// PutFile keeps a file under a name, replacing one that is there, and returns
-// when all of it is durable. Until then a reader sees the old one. ErrConflict:
-// the lease is lost.
+// PutFile keeps a file under a name, and replaces the one that is there. It
+// returns when all of it is durable; until then readers see the old one.
+// ErrConflict: the lease is lost.
 func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (File, error) {
 	if err := CheckFile(name); err != nil {
 		return File{}, err
@@ -77,15 +78,16 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 		err = w.putFile(ctx, &f, c.record, shown.values)
 	}
 	if err != nil {
-		// What was written leads nowhere.
+		// No file refers to what was written.
 		_, dropErr := w.s.k.Commit(context.WithoutCancel(ctx), tidemark.Batch{Deletes: c.record, Drops: []tidemark.Key{c.log}})
 		return File{}, errors.Join(w.held.Lost(ctx, err), dropErr)
 	}
 	return f, nil
 }
 
-// putFile makes f what its name leads to, and drops what it led to before. The
-// record beside its content has served. The vault keeps what was masked in it.
+// putFile makes f the file of its name, drops the content of the one before, and
+// deletes the record beside the new content, which is no longer needed. What was
+// masked goes to the vault.
 func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Precondition, secrets vault.Values) error {
 	b := tidemark.Batch{At: w.s.k.Now(), Deletes: beside}
 	if err := w.s.vault.Add(ctx, &b, string(w.id), secrets); err != nil {
@@ -192,6 +194,13 @@ func (s *Store) file(ctx context.Context, id tidemark.SessionID, name string) (F
 	return f, r, err
 }
 
+// StatFile returns the size and other data of a file without reading its content:
+// ErrNotFound.
+func (s *Store) StatFile(ctx context.Context, id tidemark.SessionID, name string) (File, error) {
+	f, _, err := s.file(ctx, id, name)
+	return f, err
+}
+
 // Files lists the files of a session by name.
 func (s *Store) Files(ctx context.Context, id tidemark.SessionID) ([]File, error) {
 	var all []File
@@ -212,9 +221,9 @@ func (s *Store) Files(ctx context.Context, id tidemark.SessionID) ([]File, error
 	return all, nil
 }
 
-// CopyFile writes a file of a session to out: ErrNotFound, or a
-// *tidemark.Damage when it is not what was kept. What was written before an
-// error is not to be trusted.
+// CopyFile writes the content of a file to out: ErrNotFound, or a *tidemark.Damage
+// when the content is not what was kept. When it returns an error, out may have
+// got a wrong content.
 func (s *Store) CopyFile(ctx context.Context, id tidemark.SessionID, name string, out io.Writer) (File, error) {
 	f, _, err := s.file(ctx, id, name)
 	if err != nil {
@@ -233,7 +242,7 @@ func (s *Store) CopyFile(ctx context.Context, id tidemark.SessionID, name string
 		}
 	}
 	if size != f.Size || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
-		// A file that was replaced while it was read is read again.
+		// Not damage if the file was replaced meanwhile: the caller can try again.
 		if again, _, err := s.file(ctx, id, name); err == nil && again.Content != f.Content {
 			return again, tidemark.Conflictf("session %s: file %q was replaced while it was read", id, name)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Follow yields the entries after seq as they are written, by whatever
-// process, until ctx ends; then its last error is ctx's.
+// Follow yields the entries after seq as they are written, by any process, until
+// ctx ends; it then yields the error of ctx.
 func (v *View) Follow(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		for {
@@ -19,8 +19,8 @@ func (v *View) Follow(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, 
 				return
 			}
 			for e, err := range v.entries(ctx, segments, seq+1, 1<<62) {
-				// Damage that is of no entry is that of the whole log: there
-				// is nothing behind it.
+				// Damage without an entry of its own is that of the whole log:
+				// nothing can be read after it.
 				if !yield(e, err) || err != nil && (e.Seq <= seq || !errors.Is(err, tidemark.ErrCorrupt)) {
 					return
 				}

@@ -13,16 +13,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// Fork makes a new session that shares the past of another one up to seq, by
-// reference: nothing is copied, and it costs the same at any length and depth.
-// A seq of 0 means the head. It needs no lease, and the source may be open
-// elsewhere, in the trash, or a fork itself.
+// Fork creates a session that shares the past of another one up to seq, by
+// reference: nothing is copied, so it costs the same for a session of any length
+// and a fork of any depth. A seq of 0 means the head. It needs no lease, and the
+// source may be open elsewhere, in the trash, or a fork itself.
 func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, title string) (Info, error) {
 	return s.ForkAs(ctx, id, seq, tidemark.Session{Title: title})
 }
 
-// ForkAs is Fork for a session of which more is known than its title. What as
-// does not say is taken from the source, its title with a mark.
+// ForkAs is Fork with more fields than the title. The agent, model, mode and
+// project of the source are used where as has none; a missing title is that of
+// the source with a mark, see MarkFork.
 func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as tidemark.Session) (Info, error) {
 	var forked Info
 	err := records.Retry(ctx, func() error {
@@ -68,8 +69,9 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 
 var forkMark = regexp.MustCompile(`^(.*) \(fork(?: ([0-9]{1,6}))?\)$`)
 
-// forkTitle is the title of a fork: the one that it was given, unless that is
-// its source's, which then bears a mark, so that the two can be told apart.
+// forkTitle is the title of a fork: the given one, unless that is empty or the
+// source's. Then it is the source's with a mark, so that the two can be told
+// apart.
 func forkTitle(title string, source tidemark.Session) string {
 	switch {
 	case title != "" && fold(title) != fold(source.Title):
@@ -94,8 +96,8 @@ func MarkFork(title string) string {
 	return strings.TrimSpace(text.Clip(title, records.MaxTextBytes-len(mark))) + mark
 }
 
-// forkPoint returns the line to fork from, at the head for 0; it is never a
-// marker.
+// forkPoint returns the line to fork from: that of seq, or the head when seq is
+// 0. It is never a branch marker.
 func (v *View) forkPoint(ctx context.Context, seq int64) (tidemark.Line, error) {
 	if seq == 0 {
 		head, err := v.head(ctx)
@@ -104,16 +106,16 @@ func (v *View) forkPoint(ctx context.Context, seq int64) (tidemark.Line, error) 
 		}
 		seq = head.Seq
 	}
-	l, err := v.spoken(ctx, seq)
+	l, err := v.resolveMarker(ctx, seq)
 	if err == nil && l.Seq == 0 {
 		err = tidemark.Invalidf("session %s: has no entry to fork from", v.ID)
 	}
 	return l, err
 }
 
-// spoken returns the line at seq, or where it is a marker, the one that the
-// marker leads to; none where that is before the first entry.
-func (v *View) spoken(ctx context.Context, seq int64) (tidemark.Line, error) {
+// resolveMarker returns the line at seq, or, if that is a branch marker, the line
+// that the marker points at. Seq is 0 when that is before the first entry.
+func (v *View) resolveMarker(ctx context.Context, seq int64) (tidemark.Line, error) {
 	segments, err := v.trail(ctx)
 	if err != nil {
 		return tidemark.Line{}, err
@@ -133,8 +135,8 @@ func (v *View) spoken(ctx context.Context, seq int64) (tidemark.Line, error) {
 	return tidemark.Line{}, nil
 }
 
-// ownerOf returns the session whose log holds seq, so that a fork of a fork
-// leans on the session that it needs and not on the ones between.
+// ownerOf returns the session whose past holds seq, so that a fork of a fork
+// refers to the session that it needs and not to the ones between.
 func (v *View) ownerOf(seq int64) tidemark.SessionID {
 	if v.Base != nil && !v.Base.Owned && seq <= v.Base.Seq {
 		return v.Base.Session
@@ -142,8 +144,9 @@ func (v *View) ownerOf(seq int64) tidemark.SessionID {
 	return v.ID
 }
 
-// forkBatch creates a session whose log begins with a marker: it says how many
-// messages lie before, so that a listing needs no look at the source.
+// forkBatch returns the batch that creates a fork. Its log begins with a branch
+// marker that holds the number of messages before it, so that a listing need not
+// read the source.
 func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemark.Batch, error) {
 	b := tidemark.Batch{At: s.k.Now()}
 	if source.State == purging {
@@ -164,7 +167,7 @@ func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Lin
 	if err := s.addNames(&b, sess); err != nil {
 		return b, err
 	}
-	b.Puts = append(b.Puts, r) // last: with it the session is there
+	b.Puts = append(b.Puts, r) // last: once it is written, the session exists
 	mark := tidemark.Entry{Kind: tidemark.KindBranch, At: b.At}
 	mark.Seq = 1
 	mark.Position = placeAfter(mark, point, point)
@@ -176,4 +179,18 @@ func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Lin
 	l.Sum = l.Checksum(log)
 	b.Appends = []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}}}
 	return b, nil
+}
+
+// Forks lists the sessions that share the past of this one, by id; limit
+// bounds how many, 0 does not.
+func (v *View) Forks(ctx context.Context, limit int) ([]tidemark.SessionID, error) {
+	var ids []tidemark.SessionID
+	q := tidemark.Query{Kind: kindFork, Prefix: string(v.ID) + ".", Order: tidemark.ByID, Limit: limit}
+	for r, err := range v.s.backend.List(ctx, q) {
+		if err != nil {
+			return ids, err
+		}
+		ids = append(ids, tidemark.SessionID(r.ID[len(v.ID)+1:]))
+	}
+	return ids, nil
 }

@@ -15,10 +15,10 @@ import (
 
 // Item is something that programs keep beside sessions: a step of a run, a
 // snapshot of a sandbox, a dataset, a run of an optimizer, one of its results.
-// The rules know how it is found and when it changed, and nothing of Data.
+// This package never looks at the content of Data, except for secrets.
 type Item struct {
 	Kind      string             `json:"kind"`              // lower-case words joined by dashes: run-step
-	ID        string             `json:"id"`                // among those of its kind
+	ID        string             `json:"id"`                // unique within its kind
 	Title     string             `json:"title,omitempty"`   //
 	Session   tidemark.SessionID `json:"session,omitempty"` // that it belongs to
 	Parent    string             `json:"parent,omitempty"`  // the item or job that it is a part of
@@ -29,7 +29,8 @@ type Item struct {
 	Version   int64     `json:"-"` // 1 when first kept, one more with each change
 }
 
-// The bounds of an item: a page of them is read at once.
+// The bounds of an item, in bytes. They are small because a page of items is read
+// into memory at once.
 const (
 	MaxItemBytes  = 1 << 20
 	maxItemTitle  = 1 << 10
@@ -37,11 +38,11 @@ const (
 	maxItemKind   = 28
 )
 
-// kindItem begins the kinds of records that keep items. Each kind of item has
-// one of its own, so that a listing reads no others: itemrunstep.
+// kindItem is the prefix of the record kinds of items. Each kind of item has a
+// record kind of its own, such as itemrunstep, so that a listing reads no others.
 const kindItem = "item"
 
-// itemRecordKind is the kind of the records that keep items of a kind.
+// itemRecordKind returns the record kind of a kind of item.
 func itemRecordKind(kind string) (string, error) {
 	letters := strings.ReplaceAll(kind, "-", "")
 	bad := kind == "" || len(letters) > maxItemKind || strings.HasPrefix(kind, "-") || strings.HasSuffix(kind, "-") || strings.Contains(kind, "--")
@@ -54,8 +55,8 @@ func itemRecordKind(kind string) (string, error) {
 	return kindItem + letters, nil
 }
 
-// itemKey is where an item is kept. Its id may be a name that tells something,
-// so a sealed store hashes it.
+// itemKey returns the key of an item's record. It has a hash in place of the id,
+// because the id may be a name that a sealed store should not reveal.
 func (s *Store) itemKey(kind, id string) (tidemark.Key, error) {
 	record, err := itemRecordKind(kind)
 	if err == nil {
@@ -64,8 +65,8 @@ func (s *Store) itemKey(kind, id string) (tidemark.Key, error) {
 	return tidemark.Key{Kind: record, ID: s.k.Hash("item", kind, id)}, err
 }
 
-// itemGroup is what items of one parent have in common, itemState those of one
-// session.
+// itemGroup is the Group of the records of all items of one parent, itemState the
+// State of those of one session.
 func (s *Store) itemGroup(parent string) string {
 	if parent == "" {
 		return ""
@@ -88,18 +89,18 @@ func (s *Store) itemRecord(i Item, key tidemark.Key, version int64) (tidemark.Re
 
 // check returns ErrInvalid for an item that cannot be kept.
 func (i Item) check() error {
-	at := func(what string, args ...any) error {
+	invalid := func(what string, args ...any) error {
 		return tidemark.Invalidf("%s %.40q: %w", i.Kind, i.ID, tidemark.Invalidf(what, args...))
 	}
 	if len(i.Title) > maxItemTitle || len(i.Parent) > maxItemParent {
-		return at("its title has at most %d bytes and the name of its parent %d", maxItemTitle, maxItemParent)
+		return invalid("its title has at most %d bytes and the name of its parent %d", maxItemTitle, maxItemParent)
 	}
 	if len(i.Data) > MaxItemBytes {
-		return at("%d bytes, at most %d are allowed", len(i.Data), MaxItemBytes)
+		return invalid("%d bytes, at most %d are allowed", len(i.Data), MaxItemBytes)
 	}
 	if i.Session != "" {
 		if _, err := tidemark.ParseSessionID(string(i.Session)); err != nil {
-			return at("%w", err)
+			return invalid("%w", err)
 		}
 	}
 	if len(i.Data) == 0 {
@@ -107,16 +108,16 @@ func (i Item) check() error {
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(i.Data, &object); err != nil || object == nil {
-		return at("its data is no JSON object")
+		return invalid("its data is no JSON object")
 	}
 	return nil
 }
 
-// PutItem keeps an item whole, in place of the one that stands at the version
-// want: 0 when none may be there, AnyVersion when it does not matter. It is
-// ErrConflict when another version stands, ErrExists when want is 0 and one is
-// there. It returns the item as it is kept: secrets are masked as in entries,
-// and CreatedAt stays what it was.
+// PutItem keeps an item, and replaces the one that is there if that is at the
+// version want: 0 when there must be none, AnyVersion when it does not matter.
+// ErrConflict: it is at another version. ErrExists: want is 0, and there is one.
+// It returns the item as it is kept: with secrets masked as in entries, and with
+// the CreatedAt of the first version.
 func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 	key, err := s.itemKey(i.Kind, i.ID)
 	if err == nil {
@@ -133,7 +134,7 @@ func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 		var old Item
 		r, err := s.k.Get(ctx, key, &old)
 		if err == nil {
-			err = i.stands(r.Version, want)
+			err = i.checkVersion(r.Version, want)
 		}
 		if err != nil {
 			return err
@@ -154,9 +155,9 @@ func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 	return i, err
 }
 
-// stands compares the version of an item with the one that is wanted. What it
-// returns does not become better by trying again.
-func (i Item) stands(version, want int64) error {
+// checkVersion returns an error unless the version is the one that is wanted. The
+// error is one that Retry does not try again.
+func (i Item) checkVersion(version, want int64) error {
 	switch {
 	case want == AnyVersion || want == version:
 		return nil
@@ -181,7 +182,7 @@ func (s *Store) Item(ctx context.Context, kind, id string) (Item, error) {
 	return i, err
 }
 
-// RemoveItem removes an item that stands at the version want, or at any:
+// RemoveItem removes an item at the version want, which may be AnyVersion:
 // ErrNotFound, ErrConflict.
 func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) error {
 	key, err := s.itemKey(kind, id)
@@ -191,7 +192,7 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 	return records.Retry(ctx, func() error {
 		i, err := s.Item(ctx, kind, id)
 		if err == nil {
-			err = i.stands(i.Version, want)
+			err = i.checkVersion(i.Version, want)
 		}
 		if err != nil {
 			return err
@@ -205,7 +206,7 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 	})
 }
 
-// RemoveParts removes the items of a kind that are a part of parent.
+// RemoveParts removes the items of a kind that have this Parent.
 func (s *Store) RemoveParts(ctx context.Context, kind, parent string) error {
 	if parent == "" {
 		return tidemark.Invalidf("the parts of nothing")
@@ -229,10 +230,11 @@ func (s *Store) RemoveParts(ctx context.Context, kind, parent string) error {
 	}
 }
 
-// Mark is where a listing stopped, for the next one to go on behind it.
+// Mark is where a listing stopped, so that the next one can continue after it.
 type Mark = records.Mark
 
-// ItemFilter says which items to list. Zero fields but Kind ask for nothing.
+// ItemFilter says which items to list. Kind is required; any other zero field does
+// not restrict the list.
 type ItemFilter struct {
 	Kind    string
 	Session tidemark.SessionID
@@ -241,10 +243,10 @@ type ItemFilter struct {
 	Limit   int
 }
 
-// Mark is where a listing that ended with i goes on.
+// Mark returns where a listing that ended with i continues.
 func (i Item) Mark() Mark { return Mark{ID: i.ID, At: i.UpdatedAt} }
 
-// Items lists items of a kind, the one that changed last first. One that cannot
+// Items lists items of a kind, the most recently changed first. One that cannot
 // be read is yielded as a *tidemark.Damage, and the listing goes on.
 func (s *Store) Items(ctx context.Context, f ItemFilter) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
@@ -266,18 +268,4 @@ func (s *Store) Items(ctx context.Context, f ItemFilter) iter.Seq2[Item, error] 
 			}
 		}
 	}
-}
-
-// refileItem is Refile for an item.
-func (s *Store) refileItem(r tidemark.Record) (tidemark.Record, error) {
-	var i Item
-	if err := records.Decode(r, &i); err != nil {
-		return r, err
-	}
-	key, err := s.itemKey(i.Kind, i.ID)
-	if err != nil {
-		return r, &tidemark.Damage{Key: r.Key, What: err.Error()}
-	}
-	r.Key, r.Group, r.State = key, s.itemGroup(i.Parent), s.itemState(i.Session)
-	return r, nil
 }

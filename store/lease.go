@@ -10,22 +10,21 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Lease is who may append to a session: its Holder, since when, when that was
-// last heard, and whether it is Held, Dead or Expired.
+// Lease says who may append to a session: its Holder, since when, when the holder
+// was last heard from, and whether it is Held, Dead or Expired.
 type Lease = records.Lease
 
 // HeldError says who holds a session. It is ErrHeld under errors.Is.
 type HeldError = records.HeldError
 
-// HandoverRequest is the wish of From to get a session from its holder.
+// HandoverRequest asks the holder of a session to hand it over to From.
 type HandoverRequest = records.HandoverRequest
 
-// LeaseTime is how long a holder may be silent.
+// LeaseTime is how long a holder may be silent before it can be replaced.
 func (s *Store) LeaseTime() time.Duration { return s.k.LeaseTime() }
 
-// Lease returns who holds a session. A session that nobody ever wrote to
-// after its creation, or whose holder has closed it, has a Lease that is not
-// Held.
+// Lease returns who holds a session. When nobody ever held it, or its last holder
+// has closed it, the Lease is not Held.
 func (s *Store) Lease(ctx context.Context, id tidemark.SessionID) (Lease, error) {
 	return s.k.Lease(ctx, keyOf(kindSession, id))
 }
@@ -35,7 +34,7 @@ func (s *Store) Leases(ctx context.Context) iter.Seq2[Lease, error] {
 	return func(yield func(Lease, error) bool) {
 		for l, err := range s.k.Leases(ctx, kindSession) {
 			if _, notSession := tidemark.ParseSessionID(l.Of.ID); err == nil && notSession != nil {
-				continue // a job's: those are the fleet's
+				continue // the lease of a job, which belongs to the fleet
 			}
 			if !yield(l, err) {
 				return
@@ -56,10 +55,10 @@ func (s *Store) RequestHandover(ctx context.Context, id tidemark.SessionID, from
 	return s.k.RequestHandover(ctx, keyOf(kindSession, id), from)
 }
 
-// KeepAlive renews the lease of w until ctx ends, w is closed or the lease is
-// lost, and then returns nil, nil or ErrConflict. It calls requested, when it is
-// not nil, once for each request for a hand-over. It is meant to run beside the
-// work, in a goroutine of its own.
+// KeepAlive renews the lease of w until ctx ends or w is closed, and then returns
+// nil; when the lease is lost it returns ErrConflict. It calls requested, unless
+// that is nil, once for each handover request that comes in. It is meant to run in
+// a goroutine of its own.
 func (w *Writer) KeepAlive(ctx context.Context, requested func(HandoverRequest)) error {
 	seen := int64(-1)
 	look := func() {
@@ -78,7 +77,7 @@ func (w *Writer) KeepAlive(ctx context.Context, requested func(HandoverRequest))
 	return w.held.KeepAlive(ctx, look, func(err error) bool { return !errors.Is(err, context.Canceled) })
 }
 
-// Renew says that the holder is alive: ErrConflict when the lease is lost.
+// Renew renews the lease now: ErrConflict when it is lost.
 func (w *Writer) Renew(ctx context.Context) error {
 	w.held.Lock()
 	defer w.held.Unlock()

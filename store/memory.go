@@ -12,8 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Memory is something that was learned in a project and that later sessions
-// there should know.
+// Memory is something learned in a project that later sessions there should know.
 type Memory struct {
 	ID      string             `json:"id"`
 	Project string             `json:"project,omitempty"`
@@ -24,8 +23,8 @@ type Memory struct {
 
 func memoryKey(id string) tidemark.Key { return tidemark.Key{Kind: kindMemory, ID: id} }
 
-// Remember keeps something that was learned. The same text in the same project
-// is kept once; it returns what is kept, and whether that is new.
+// Remember keeps a memory. The same text in the same project is kept only once;
+// it returns the memory that is kept, and whether that is new.
 func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
 	said := m.Text
 	m.Text = strings.TrimSpace(s.vault.MaskWritten(m.Text))
@@ -56,9 +55,8 @@ func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
 	return m, true, err
 }
 
-// Memories lists what was learned in a project, or anywhere when that is "",
-// the newest first. A damaged one is yielded as its error, and the others come
-// all the same.
+// Memories lists the memories of a project, or of all projects when that is "",
+// newest first. A damaged one is yielded as its error, and the listing goes on.
 func (s *Store) Memories(ctx context.Context, project string) iter.Seq2[Memory, error] {
 	return func(yield func(Memory, error) bool) {
 		places, err := s.placesOf(ctx, project)
@@ -82,8 +80,8 @@ func (s *Store) Memories(ctx context.Context, project string) iter.Seq2[Memory, 
 	}
 }
 
-// Memory returns what an id, or the beginning of one, leads to: ErrNotFound,
-// ErrInvalid when it leads to several.
+// Memory returns the memory whose id is or begins with the given one: ErrNotFound,
+// or ErrInvalid when there are several.
 func (s *Store) Memory(ctx context.Context, id string) (Memory, error) {
 	var found []Memory
 	for m, err := range records.List[Memory](ctx, s.k, tidemark.Query{Kind: kindMemory, Prefix: strings.ToLower(id), Limit: 2}) {

@@ -11,9 +11,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// What is said about a session, as opposed to in it, goes to a log of its own:
-// the notes. It needs no lease, so that a session can be labelled while it is
-// open elsewhere, and it keeps every label and title that ever was.
+// Labels, titles, tags and the like are not entries of a session: they go to a log
+// of their own, the notes. Appending a note needs no lease, so a session can be
+// labelled while it is open elsewhere. The log also keeps every earlier label and
+// title.
 
 // The kinds of notes.
 const (
@@ -70,9 +71,9 @@ func (s *Store) addNote(ctx context.Context, b *tidemark.Batch, id tidemark.Sess
 	return nil
 }
 
-// Label gives an entry a name that leads to it: ErrInvalid, ErrNotFound. A
-// label leads to one entry of a session, the one that got it last. It needs no
-// lease.
+// Label gives an entry a name that references can use: ErrInvalid, ErrNotFound.
+// Within a session a label names one entry: a label that is given again moves. It
+// needs no lease.
 func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, text string) error {
 	text, err := records.CheckText("label", text)
 	if err != nil {
@@ -107,8 +108,8 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 	})
 }
 
-// Labels returns the labels of the session by the entry that they name; of
-// several on one entry, the newest.
+// Labels returns the session's labels by the seq of the entry that they name. Of
+// several labels of one entry, it is the newest.
 func (v *View) Labels(ctx context.Context) (map[int64]string, error) {
 	labels := make(map[int64]string)
 	given := make(map[int64]time.Time)
@@ -123,7 +124,7 @@ func (v *View) Labels(ctx context.Context) (map[int64]string, error) {
 	return labels, nil
 }
 
-// seqOfLabel returns the entry that a label leads to: ErrNotFound.
+// seqOfLabel returns the seq of the entry that a label names: ErrNotFound.
 func (v *View) seqOfLabel(ctx context.Context, text string) (int64, error) {
 	n := name{Class: classLabel, Text: text, Session: v.ID}
 	r, err := v.s.k.Get(ctx, v.s.nameKey(n), &n)
@@ -150,7 +151,8 @@ func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string)
 	})
 }
 
-// retitle gives a session another title, and makes that one lead to it.
+// retitle sets the title, and replaces the name by which references find the
+// session.
 func (s *Store) retitle(ctx context.Context, i *Info, b *tidemark.Batch, title string) error {
 	old := name{Class: classTitle, Text: i.Title, Session: i.ID}
 	fresh := name{Class: classTitle, Text: title, Session: i.ID}
@@ -197,7 +199,8 @@ func (s *Store) Tag(ctx context.Context, id tidemark.SessionID, add, remove []st
 	})
 }
 
-// mergeAppends turns several appends to the notes into one.
+// mergeAppends turns several appends to the notes into one, since a batch may
+// append to a log only once.
 func mergeAppends(b *tidemark.Batch) error {
 	if len(b.Appends) < 2 {
 		return nil

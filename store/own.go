@@ -15,20 +15,19 @@ import (
 // Owned is an entry with the session that it was written to.
 type Owned struct {
 	Session *Info  // the same pointer for all entries of a session
-	Worker  string // whose log it is in, "" for the session's own
+	Worker  string // the worker whose log it is in, "": the session's own
 	tidemark.Entry
 }
 
-// Own yields what was written to the living sessions since a time, or ever
-// when that is zero, session after session, all branches and workers. Of a
-// fork it yields what is its own, and nothing of the past that it shares or
-// was given a copy of: so each entry comes once, however many forks read it.
-// The same holds of a session of another tool that was forked by copying it:
-// what is in both comes with the one that was not copied, where that is known.
+// Own yields the entries of all live sessions, session after session, with all
+// branches and workers; those written since a time, or all when that is zero. Of
+// a fork it yields only the fork's own entries, not the past that it shares or has
+// a copy of, so each entry is yielded once, however many forks have it. The same
+// holds for imported sessions that another tool forked by copying: an entry that
+// is in both is yielded with the original, where it is known which one that is.
 //
-// What is damaged is yielded as far as it is known, with a *tidemark.Damage,
-// and the reading goes on. Logs that did not change since that time are not
-// read.
+// Damaged entries are yielded as far as they are known, with a *tidemark.Damage,
+// and the reading goes on. Logs that did not change since the time are not read.
 func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error] {
 	return func(yield func(Owned, error) bool) {
 		workers, err := s.workersSince(ctx, since)
@@ -36,9 +35,9 @@ func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error
 			yield(Owned{}, err)
 			return
 		}
-		once := newCopies()
-		first := func(o Owned, err error) bool { return err == nil && once.known(o) || yield(o, err) }
-		var copied []*Info // they come after what they may be copies of
+		seen := newCopies()
+		yieldUnseen := func(o Owned, err error) bool { return err == nil && seen.known(o) || yield(o, err) }
+		var copied []*Info // read after the sessions that they may be copies of
 		for i, err := range s.Sessions(ctx, Filter{Since: since}) {
 			if err != nil {
 				if !yield(Owned{Session: &i}, err) || !errors.Is(err, tidemark.ErrCorrupt) {
@@ -50,29 +49,29 @@ func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error
 				copied = append(copied, &i)
 				continue
 			}
-			if !s.own(ctx, &i, since, append([]string{""}, workers[i.ID]...), first) {
+			if !s.own(ctx, &i, since, append([]string{""}, workers[i.ID]...), yieldUnseen) {
 				return
 			}
 			delete(workers, i.ID)
 		}
-		// The oldest first: a copy of a copy is newer.
+		// Oldest first, since a copy of a copy is newer than the copy.
 		slices.SortFunc(copied, func(a, b *Info) int { return a.CreatedAt.Compare(b.CreatedAt) })
 		for _, i := range copied {
-			if !s.own(ctx, i, since, append([]string{""}, workers[i.ID]...), first) {
+			if !s.own(ctx, i, since, append([]string{""}, workers[i.ID]...), yieldUnseen) {
 				return
 			}
 			delete(workers, i.ID)
 		}
 		if since.IsZero() {
-			return // the rest belongs to sessions in the trash
+			return // the workers that are left belong to sessions in the trash
 		}
 		// A worker's log may have grown while its session's did not.
 		for _, id := range slices.Sorted(maps.Keys(workers)) {
 			i, err := s.Session(ctx, id)
 			if err != nil || i.State != Live {
-				continue // gone meanwhile, or met above
+				continue // the session is in the trash, or gone
 			}
-			if !s.own(ctx, &i, since, workers[id], first) {
+			if !s.own(ctx, &i, since, workers[id], yieldUnseen) {
 				return
 			}
 		}
@@ -96,8 +95,8 @@ func (s *Store) workersSince(ctx context.Context, since time.Time) (map[tidemark
 	return workers, nil
 }
 
-// own yields the entries of some logs of one session. It reports whether to go
-// on.
+// own yields the entries of one session's own log, for the worker "", and of the
+// logs of the other workers given. It reports whether to go on.
 func (s *Store) own(ctx context.Context, i *Info, since time.Time, workers []string, yield func(Owned, error) bool) bool {
 	s, err := s.of(i.Owner)
 	if err != nil {
@@ -130,9 +129,9 @@ func (s *Store) own(ctx context.Context, i *Info, since time.Time, workers []str
 	return true
 }
 
-// Workers lists the workers of the sessions that a filter asks for, the one that
-// wrote last first. It reads the records of workers, and the sessions they
-// belong to.
+// Workers lists the workers of the sessions that match a filter, the most recently
+// changed first. It reads the records of the workers and of their sessions, and no
+// logs.
 func (s *Store) Workers(ctx context.Context, f Filter) iter.Seq2[WorkerInfo, error] {
 	return func(yield func(WorkerInfo, error) bool) {
 		labelled, err := s.labelled(ctx, f.Tag, false)
@@ -156,7 +155,7 @@ func (s *Store) Workers(ctx context.Context, f Filter) iter.Seq2[WorkerInfo, err
 			if err == nil && !known {
 				var i Info
 				if i, err = s.sessionOf(ctx, w.Owner, w.Session); err == nil {
-					want = i.State == cmp.Or(f.State, Live) && f.wants(i, labelled) && (places == nil || slices.Contains(places, i.Project))
+					want = i.State == cmp.Or(f.State, Live) && f.matches(i, labelled) && (places == nil || slices.Contains(places, i.Project))
 				} else if errors.Is(err, tidemark.ErrNotFound) {
 					err = nil
 				}

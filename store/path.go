@@ -9,19 +9,20 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// maxRun is how many lines are asked for at once when a path has many branches.
+// maxRun is the number of lines at which the requests of a walk stop growing: each
+// is twice as large as the one before.
 const maxRun = 1 << 16
 
-// walk yields the lines of the path that ends at seq, at the head when it is 0,
-// newest first, markers and all. hint is about how many the caller wants, 0:
-// all.
+// walk yields the lines of the path that ends at seq, or at the head when seq is
+// 0, newest first, with the branch markers. hint is roughly how many lines the
+// caller wants, 0: all.
 func (v *View) walk(ctx context.Context, segments []segment, seq int64, hint int) iter.Seq2[tidemark.Line, error] {
 	return func(yield func(tidemark.Line, error) bool) {
-		// A run is read at a time: lines that follow each other in a log, as far
-		// as they are on the path.
+		// Each round reads one run: consecutive lines of one log, up to the first
+		// that is not on the path.
 		w := pathWalk{next: seq}
 		for run := hint; ; {
-			seg, from := at(segments, w.next), w.next
+			seg, from := segmentAt(segments, w.next), w.next
 			if from == 0 {
 				seg = segments[len(segments)-1]
 			}
@@ -57,15 +58,15 @@ func (v *View) walk(ctx context.Context, segments []segment, seq int64, hint int
 	}
 }
 
-// pathWalk is where a walk from the end of a path to its beginning stands.
+// pathWalk is the state of a walk from the end of a path to its beginning.
 type pathWalk struct {
-	next    int64         // the line that is on the path, 0 before the head is known
-	child   tidemark.Line // the last one that could be read
-	damaged bool          // the one after child could not be
+	next    int64         // the seq of the next line on the path, 0 before the head is known
+	child   tidemark.Line // the last line that could be read
+	damaged bool          // the line after child could not be read
 }
 
-// take goes on to the line before l, and reports false when l is not on the path:
-// then next says where the path goes on.
+// take sets next to the line that comes before l on the path. It reports false
+// when l itself is not on the path: then next is the line to continue with.
 func (w *pathWalk) take(l tidemark.Line, err error) bool {
 	if w.next == 0 {
 		w.next = l.Seq
@@ -77,8 +78,8 @@ func (w *pathWalk) take(l tidemark.Line, err error) bool {
 	case l.Seq != w.next:
 		return false
 	case w.damaged && !follows(l, w.child):
-		// The damaged entry came from another branch. The end of the node before
-		// is known to be on the path.
+		// The damaged entry has its parent elsewhere, so l is on another branch.
+		// The end of the previous node is known to be on the path.
 		w.damaged = false
 		w.next = w.child.Position.Turn
 		return false
@@ -88,10 +89,10 @@ func (w *pathWalk) take(l tidemark.Line, err error) bool {
 	return true
 }
 
-// follows reports whether the path may go on from child to l when everything
-// between them is damaged: as many messages apart as there is room for, and in
-// the same turn or at the end of the one before, unless that end is damaged
-// itself.
+// follows reports whether l may be on the path to child when all lines between
+// them are damaged. They must be no more messages apart than their seqs allow, and
+// l must be in the same turn as child or be the end of the previous turn; where
+// that end is damaged too, l may be before it.
 func follows(l, child tidemark.Line) bool {
 	if child.Seq == 0 {
 		return true
@@ -118,7 +119,7 @@ func (v *View) Path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, er
 	}
 }
 
-// path is Path with the markers.
+// path is Path with the branch markers.
 func (v *View) path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		segments, err := v.trail(ctx)
@@ -143,8 +144,8 @@ func (v *View) path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, er
 
 type seqRun struct{ from, to int64 }
 
-// runs returns the path to seq as runs of entries without a gap, oldest first.
-// A seq of 0 means the head.
+// runs returns the path to seq as runs of consecutive seqs, oldest first. A seq of
+// 0 means the head.
 func (v *View) runs(ctx context.Context, segments []segment, seq int64) ([]seqRun, error) {
 	if seq == 0 {
 		l, err := v.head(ctx)
@@ -153,7 +154,7 @@ func (v *View) runs(ctx context.Context, segments []segment, seq int64) ([]seqRu
 		}
 		seq = l.Seq
 		if l.Seq > 0 && l.Position.Depth == l.Seq {
-			return []seqRun{{1, l.Seq}}, nil // as many messages as entries: nothing lies beside the path
+			return []seqRun{{1, l.Seq}}, nil // as many messages as entries: there is no other branch
 		}
 	}
 	var runs []seqRun

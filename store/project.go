@@ -10,26 +10,27 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// project is what is known of a project by one of its marks: something that
-// stays when its folder is moved, such as the first commit of its history.
+// project is what is known about a project under one of its marks. A mark
+// identifies a project even after its folder is moved, such as the first commit
+// of its history.
 type project struct {
 	Mark  string   `json:"mark"`
-	Paths []string `json:"paths,omitempty"` // where it was seen, the last one first
-	Marks []string `json:"marks,omitempty"` // of a path: what is known of what lies there
+	Paths []string `json:"paths,omitempty"` // where the mark was seen, most recent first
+	Marks []string `json:"marks,omitempty"` // with a pathMark: the marks of the project at that path
 }
 
-// pathMark is the mark under which the marks of a path are kept: finding them
-// out may take long, and a listing cannot wait.
+// pathMark is the mark under which the marks of a path are kept. They are kept
+// because finding them may take too long for a listing.
 func pathMark(path string) string { return "path:" + path }
 
-// maxPaths bounds how many places of a project are remembered.
+// maxPaths bounds how many paths of a project are kept.
 const maxPaths = 100
 
 func (s *Store) projectKey(mark string) tidemark.Key {
 	return tidemark.Key{Kind: kindProject, ID: s.k.Hash("mark", mark)}
 }
 
-// RecordProjectPath remembers that a project with this mark was seen at a path.
+// RecordProjectPath records that a project with this mark was seen at a path.
 func (s *Store) RecordProjectPath(ctx context.Context, mark, path string) error {
 	if mark == "" || path == "" {
 		return nil
@@ -50,16 +51,16 @@ func (s *Store) RecordProjectPath(ctx context.Context, mark, path string) error 
 	})
 }
 
-// ProjectPaths returns where a project with this mark was seen.
+// ProjectPaths returns the paths at which a project with this mark was seen.
 func (s *Store) ProjectPaths(ctx context.Context, mark string) ([]string, error) {
 	var p project
 	_, err := s.k.Get(ctx, s.projectKey(mark), &p)
 	return p.Paths, err
 }
 
-// knowPlace remembers where the project of a new session lies. The session is
-// kept already: what goes wrong here shows when it is next written to.
-func (s *Store) knowPlace(ctx context.Context, path string) {
+// recordProject records the path of a new session's project. The session itself
+// is already kept, so errors are ignored here: they will show at the next write.
+func (s *Store) recordProject(ctx context.Context, path string) {
 	if path == "" || s.o.Marks == nil || s.o.There == nil {
 		return
 	}
@@ -67,7 +68,7 @@ func (s *Store) knowPlace(ctx context.Context, path string) {
 	p := project{Mark: pathMark(path)}
 	old, err := s.k.Get(ctx, key, &p)
 	if err != nil || old.Version > 0 {
-		return // it is known
+		return // it is recorded already
 	}
 	p.Marks = s.o.Marks(ctx, path)
 	for _, mark := range p.Marks {
@@ -76,12 +77,12 @@ func (s *Store) knowPlace(ctx context.Context, path string) {
 		}
 	}
 	if r, err := records.Put(key, 0, p); err == nil {
-		s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}) // another one that was quicker says the same
+		s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}) // on a conflict, somebody else recorded the same
 	}
 }
 
-// marksOfProject are what the project at a path is known by: as it was when the
-// first session was made there, or else as it is.
+// marksOfProject returns the marks of the project at a path: those recorded when
+// the first session was made there, or else the present ones.
 func (s *Store) marksOfProject(ctx context.Context, path string) ([]string, error) {
 	if path == "" || s.o.Marks == nil || s.o.There == nil {
 		return nil, nil
@@ -94,9 +95,9 @@ func (s *Store) marksOfProject(ctx context.Context, path string) ([]string, erro
 	return s.o.Marks(ctx, path), nil
 }
 
-// placesOf returns where a project is and where it was before it was moved:
-// paths that its marks were seen at, and where nothing is now. Another copy of
-// it that is still there is a place of its own.
+// placesOf returns the path of a project and those it was moved from: paths at
+// which its marks were seen and which no longer exist. A path that still exists
+// is another copy of the project, so it is left out.
 func (s *Store) placesOf(ctx context.Context, path string) ([]string, error) {
 	places := []string{path}
 	marks, err := s.marksOfProject(ctx, path)
@@ -117,7 +118,8 @@ func (s *Store) placesOf(ctx context.Context, path string) ([]string, error) {
 	return places, nil
 }
 
-// inGroups lists what q asks for in several groups, in the order of q.
+// inGroups lists the records of several groups that match q, merged in the order
+// of q.
 func (s *Store) inGroups(ctx context.Context, q tidemark.Query, groups []string) iter.Seq2[tidemark.Record, error] {
 	if len(groups) == 1 {
 		q.Group = groups[0]

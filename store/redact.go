@@ -12,13 +12,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// Entries are not all that is written. What else people and programs put into
-// words, what checkpoints remember and the text of files, is looked through for
-// secrets here, before it is encoded, by the same rules and with the same choice
-// of what becomes of them.
+// Checkpoints and files may hold secrets just as entries do. This file looks for
+// them before they are encoded, by the same rules and with the same Redaction.
 
-// redactCheckpoint returns a checkpoint without secrets; nothing of the one that
-// it is given changes.
+// redactCheckpoint returns a copy of a checkpoint without secrets, and the values
+// for the vault.
 func (s *Store) redactCheckpoint(id tidemark.SessionID, c Checkpoint) (Checkpoint, vault.Values, error) {
 	if !s.vault.Looks() {
 		return c, nil, nil
@@ -57,8 +55,8 @@ func (s *Store) redactCheckpoint(id tidemark.SessionID, c Checkpoint) (Checkpoin
 	return copied, values, nil
 }
 
-// RevealCheckpoint returns a checkpoint with what the session's vault has in
-// place of masks, as somebody who goes on with the session needs it.
+// RevealCheckpoint returns a checkpoint with each mask replaced by the value that
+// the session's vault has for it, as it is needed to continue the session.
 func (s *Store) RevealCheckpoint(ctx context.Context, id tidemark.SessionID, c Checkpoint) (Checkpoint, error) {
 	v := &View{s: s, Info: Info{Session: tidemark.Session{ID: id}}}
 	b, err := records.Encode(c)
@@ -84,28 +82,28 @@ func (s *Store) RevealCheckpoint(ctx context.Context, id tidemark.SessionID, c C
 	return open, nil
 }
 
-// RevealText returns text with what any vault of this store has in place of
-// masks. Text that is JSON stays so.
+// RevealText returns text with each mask replaced by the value that any owner's
+// vault in this store has for it. Text that is JSON stays valid JSON.
 func (s *Store) RevealText(ctx context.Context, text string) (string, error) {
 	return s.vault.RevealAnywhere(ctx, text)
 }
 
-// A file is looked through in parts that end between two lines, since few
-// secrets have more than one. A part has at least partBytes; one that is a
-// single line has at most lineBytes.
+// A file is searched for secrets in parts. A part ends at the end of a line, since
+// few secrets span lines. It has at least partBytes, and a part without a line end
+// has about lineBytes at most.
 const (
 	partBytes = 1 << 20
 	lineBytes = 16 << 20
 )
 
-// redactingReader reads a file and puts masks in place of the secrets in its text.
-// What is not text comes as it is.
+// redactingReader reads a file and masks the secrets in it. Parts that are not text
+// are passed on unchanged.
 type redactingReader struct {
 	vault  *vault.Vault
 	owner  string
 	from   io.Reader
-	buf    []byte // read, and not looked through
-	out    []byte // looked through, and not handed out
+	buf    []byte // read, but not searched yet
+	out    []byte // searched, but not returned yet
 	err    error
 	values vault.Values
 }
@@ -124,7 +122,7 @@ func (r *redactingReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next looks through one part of the file: up to the end of its last line.
+// next reads one part of the file and searches it.
 func (r *redactingReader) next() error {
 	more := make([]byte, 64<<10)
 	for r.err == nil && (len(r.buf) < partBytes || len(r.buf) < lineBytes && bytes.IndexByte(r.buf, '\n') < 0) {

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// minPrefix is the shortest part of an id that counts as a reference: shorter
-// ones are more often a title or a slip.
+// minPrefix is the shortest prefix of an id that is taken as a reference: a shorter
+// text is more likely a title or a typing error.
 const minPrefix = 4
 
 // maxCandidates bounds the list in an AmbiguousError.
@@ -31,7 +31,7 @@ type Point struct {
 type AmbiguousError struct {
 	Ref        string
 	Candidates []Info
-	More       bool // there are still others
+	More       bool // there are more than those in Candidates
 }
 
 func (e *AmbiguousError) Error() string {
@@ -57,10 +57,12 @@ var (
 	refPrefix = regexp.MustCompile(`^[0-9a-fA-F-]+$`)
 )
 
-// Resolve returns what a reference means: an id, a unique prefix of one, a
-// title, a foreign id, the beginning of one, "last" or "@-2" for the newest in project (anywhere,
-// where project has none or is ""), each with "@n3", "@12", "@label" and "~2"
-// behind it, and with "OWNER:" before it for a session of that owner alone. Living sessions come before those in the trash.
+// Resolve returns what a reference means. A reference is an id or a unique prefix
+// of one, a title, a foreign id or the beginning of one, or "last" or "@-2" for
+// the newest or second newest session of project (of all, where project is "" or
+// has none). It may end with "@n3", "@12" or "@label", and then with "~2", and
+// begin with "OWNER:" for a session of that owner alone. Live sessions are
+// preferred to those in the trash.
 //
 // ErrNotFound; ErrInvalid (an *AmbiguousError when it means several).
 func (s *Store) Resolve(ctx context.Context, ref, project string) (Point, error) {
@@ -102,7 +104,7 @@ func (s *Store) Resolve(ctx context.Context, ref, project string) (Point, error)
 	return Point{View: v, Seq: seq}, err
 }
 
-// splitRef parts SESSION@POINT~N.
+// splitRef splits SESSION@POINT~N.
 func splitRef(ref string) (session, point string, up int) {
 	session = ref
 	if m := refUp.FindStringSubmatch(session); m != nil {
@@ -122,7 +124,8 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 		return Info{}, tidemark.NotFoundf("no session is called %.40q…", ref)
 	}
 	if id, err := tidemark.ParseSessionID(ref); err == nil {
-		// Other tools number their sessions alike: it may be one of theirs.
+		// Not found is no error yet: ids of other tools may have the same form, so
+		// ref may be a foreign id.
 		if i, err := s.Session(ctx, id); !errors.Is(err, tidemark.ErrNotFound) {
 			return i, err
 		}
@@ -157,7 +160,7 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 			named = true
 		}
 	}
-	// A whole name is meant before one that only begins with it.
+	// A complete name is preferred to one that only begins with ref.
 	if !named {
 		if err := s.foreignBegin(ctx, ref, found); err != nil {
 			return Info{}, err
@@ -169,7 +172,7 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 	return pick(ref, found)
 }
 
-// infoIf makes an Info of what a listing yielded.
+// infoIf decodes a record that a listing yielded without an error.
 func infoIf(r tidemark.Record, err error) (Info, error) {
 	if err != nil {
 		return Info{}, err
@@ -177,7 +180,8 @@ func infoIf(r tidemark.Record, err error) (Info, error) {
 	return infoOf(r)
 }
 
-// pick returns the only candidate, the living one before those in the trash.
+// pick returns the only live candidate, or, if none is live, the only one in the
+// trash. Several are an *AmbiguousError.
 func pick(ref string, found map[string]Info) (Info, error) {
 	var live, trash []Info
 	for _, i := range found {
@@ -205,7 +209,8 @@ func pick(ref string, found map[string]Info) (Info, error) {
 	return Info{}, e
 }
 
-// newest returns the nth session by last change, in the project if it has one.
+// newest returns the nth most recently changed session, of the project, or of all
+// if that has none.
 func (s *Store) newest(ctx context.Context, project string, n int) (Info, error) {
 	scopes := []string{project, ""}
 	if project == "" {
@@ -214,7 +219,7 @@ func (s *Store) newest(ctx context.Context, project string, n int) (Info, error)
 	for _, scope := range scopes {
 		have := 0
 		for i, err := range s.Sessions(ctx, Filter{Project: scope, Limit: n}) {
-			if err != nil { // a damaged one counts: another is not what was meant
+			if err != nil { // a damaged session counts, too: skipping it would return the wrong one
 				return Info{}, err
 			}
 			if have++; have == n {
@@ -228,7 +233,7 @@ func (s *Store) newest(ctx context.Context, project string, n int) (Info, error)
 	return Info{}, tidemark.ErrNoSessions
 }
 
-// seqOf returns the entry that the part behind the @ means.
+// seqOf returns the seq that the part after the @ of a reference means.
 func (v *View) seqOf(ctx context.Context, point string) (int64, error) {
 	switch {
 	case point == "":
@@ -243,7 +248,7 @@ func (v *View) seqOf(ctx context.Context, point string) (int64, error) {
 	return v.seqOfLabel(ctx, point)
 }
 
-// upFrom goes n turns up from seq, from the head when it is 0.
+// upFrom is Up, with the head for a seq of 0.
 func (v *View) upFrom(ctx context.Context, seq int64, n int) (int64, error) {
 	if seq == 0 {
 		var err error
@@ -254,8 +259,8 @@ func (v *View) upFrom(ctx context.Context, seq int64, n int) (int64, error) {
 	return v.Up(ctx, seq, n)
 }
 
-// Foreign returns the sessions that another tool knows under an id, the ones
-// in the trash included.
+// Foreign returns the sessions that have this foreign id, including those in the
+// trash.
 func (s *Store) Foreign(ctx context.Context, id string) ([]Info, error) {
 	var found []Info
 	for n, err := range s.names(ctx, tidemark.Query{Group: s.nameGroup(classForeign, id)}) {

@@ -14,17 +14,17 @@ import (
 type Redaction = vault.Redaction
 
 const (
-	RedactOff   = vault.Off  // nothing is looked for
-	RedactWarn  = vault.Warn // it is written, and said
-	RedactMask  = vault.Mask // a mask is written in its place, and it is gone
-	RedactVault = vault.Keep // a mask is written, and the value kept apart in a sealed record
+	RedactOff   = vault.Off  // secrets are not looked for
+	RedactWarn  = vault.Warn // it is written, and Options.Warn is called
+	RedactMask  = vault.Mask // a mask is written in its place, and the value is lost
+	RedactVault = vault.Keep // a mask is written in its place, and the value is kept in the vault
 )
 
-// Secret is a part of an entry that should not be shown: which of its texts,
-// as Entry.EachText counts them, and which bytes of that.
+// Secret is a part of an entry that should not be shown: the number of one of its
+// texts, as Entry.EachText counts them, and a range of bytes in that text.
 type Secret = vault.Secret
 
-// Vault returns what keeps secrets out of the store, for what is kept beside
+// Vault returns the vault of the store, for packages that keep other things beside
 // sessions.
 func (s *Store) Vault() *vault.Vault { return s.vault }
 
@@ -34,8 +34,8 @@ func (s *Store) Mask(e tidemark.Entry) tidemark.Entry { return s.vault.Mask(e) }
 // MaskText returns text with a mask in place of every secret in it.
 func (s *Store) MaskText(text string) string { return s.vault.MaskText(text) }
 
-// MaskSession returns what is said of a session with a mask in place of every
-// secret in it.
+// MaskSession returns sess with a mask in place of every secret in its title,
+// agent, model, tags and Extra.
 func (s *Store) MaskSession(sess tidemark.Session) tidemark.Session {
 	sess.Title, sess.Agent, sess.Model = s.MaskText(sess.Title), s.MaskText(sess.Agent), s.MaskText(sess.Model)
 	sess.Tags = slices.Clone(sess.Tags)
@@ -46,8 +46,8 @@ func (s *Store) MaskSession(sess tidemark.Session) tidemark.Session {
 	return sess
 }
 
-// Reveal returns e with the values that the session's vault has in place of
-// their masks, as a model that goes on with the session has to see it.
+// Reveal returns e with each mask replaced by the value that the session's vault
+// has for it, as a model needs it to continue the session.
 func (v *View) Reveal(ctx context.Context, e tidemark.Entry) (tidemark.Entry, error) {
 	var failed error
 	known := func(mark string) (string, bool) {
@@ -61,8 +61,8 @@ func (v *View) Reveal(ctx context.Context, e tidemark.Entry) (tidemark.Entry, er
 	return e, failed
 }
 
-// vaulted returns what a mask stands for. A fork shares the vault of what it
-// came from.
+// vaulted returns the value that a mask stands for, from the vault of the session
+// or, in a fork, of the sessions it came from.
 func (v *View) vaulted(ctx context.Context, mark string) (kept vault.Value, ok bool, err error) {
 	for id := v.ID; ; {
 		kept, ok, err := v.s.vault.Value(ctx, string(id), mark)
@@ -77,9 +77,9 @@ func (v *View) vaulted(ctx context.Context, mark string) (kept vault.Value, ok b
 	}
 }
 
-// MarkSecrets masks parts of an entry that is kept already: a mark in the
-// session's notes, which every reader honours. Nothing is rewritten, and it
-// needs no lease.
+// MarkSecrets masks parts of an entry that is already kept. It adds a mark to the
+// session's notes, which every View applies; the entry is not rewritten. It needs
+// no lease.
 func (v *View) MarkSecrets(ctx context.Context, seq int64, secrets []Secret) error {
 	if len(secrets) == 0 {
 		return nil
@@ -90,8 +90,8 @@ func (v *View) MarkSecrets(ctx context.Context, seq int64, secrets []Secret) err
 	})
 }
 
-// FindSecrets returns what of an entry, read through Unmasked, is a secret and
-// not marked yet, with its fingerprint.
+// FindSecrets returns the secrets of an entry that are not marked yet, with their
+// fingerprints. The entry has to be read through Unmasked.
 func (v *View) FindSecrets(ctx context.Context, e tidemark.Entry) ([]Secret, error) {
 	secrets := v.s.vault.Find(e)
 	if len(secrets) == 0 {
@@ -117,17 +117,17 @@ func (v *View) FindSecrets(ctx context.Context, e tidemark.Entry) ([]Secret, err
 	return secrets, nil
 }
 
-// Unmasked returns the same session as it was written, without regard to its
-// marks: for whoever looks for what is still to be marked.
+// Unmasked returns a View that ignores the marks and shows entries as they were
+// written, to look for secrets that are not marked yet.
 func (v *View) Unmasked() *View {
 	open := *v
 	open.unmasked = true
 	return &open
 }
 
-// marks are the secrets that were marked in a session, by the seq of the
-// entry. They count in the text as it was written, so that their order does
-// not matter.
+// marks are the secrets that were marked in a session, by the seq of the entry.
+// Their byte offsets refer to the text as it was written, so the order in which
+// they are applied does not matter.
 type marks struct {
 	bySeq map[int64][]Secret
 	lost  bool // a mark could not be read
@@ -173,8 +173,8 @@ func (m marks) with(more marks) marks {
 	return m
 }
 
-// apply masks what was marked in e. Where a mark was lost, every secret that
-// can be found is masked: it was one of them.
+// apply masks what was marked in e. Where a mark was lost it masks every secret
+// that it finds, since the lost mark may have been for any of them.
 func (m marks) apply(s *Store, e tidemark.Entry) tidemark.Entry {
 	secrets := m.bySeq[e.Seq]
 	if m.lost {

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Info is a session together with what its log and its lease say of it.
+// Info is a session together with its state and the size of its log.
 type Info struct {
 	tidemark.Session
 	State     string    `json:"state"`
@@ -20,7 +20,7 @@ type Info struct {
 	Messages  int64     `json:"messages"` // on the branch that the head is on
 	Nodes     int64     `json:"nodes"`
 	Entries   int64     `json:"entries"`         // the seq of the newest one
-	Owner     string    `json:"owner,omitempty"` // whose it is, where it is another's who shared it
+	Owner     string    `json:"owner,omitempty"` // if that is somebody else, who shared it
 
 	version int64 // of the record
 }
@@ -44,11 +44,12 @@ func infoOf(r tidemark.Record) (Info, error) {
 	return i, nil
 }
 
-// Name is how the session is called in links and references: its id, with its
-// owner before it when that is another.
+// Name is what links and references call the session: its id, with the owner
+// before it when that is somebody else.
 func (i Info) Name() string { return tidemark.SessionName(i.Owner, i.ID) }
 
-// toolOf returns the tool that a session came from as earlier programs kept it.
+// toolOf returns the tool that a session came from, from where earlier versions
+// of this program kept it.
 func toolOf(extra json.RawMessage) string {
 	var kept struct {
 		Imported struct {
@@ -83,23 +84,24 @@ func (s *Store) sessionOf(ctx context.Context, owner string, id tidemark.Session
 	return of.Session(ctx, id)
 }
 
-// Filter says which sessions to list. Zero fields ask for nothing.
+// Filter says which sessions to list. A zero field does not restrict the list.
 type Filter struct {
 	Project string
 	Agent   string
-	Tool    string // that the session came from; Native: none
-	Tag     string // or a label anywhere in the session
-	State   string // "": Live. Trash also finds what a purge was interrupted in
+	Tool    string // that the session came from; Native: begun here
+	Tag     string // of the session, or a label on any of its entries
+	State   string // "": Live. Trash includes sessions whose purge was interrupted
 	Since   time.Time
-	After   *Info // continue behind this session of an earlier listing
+	After   *Info // continue after this session of an earlier listing
 	Limit   int
-	// Each lists the sessions of all who have one of the same id, and not only
-	// the one that the id alone leads to.
+	// Each lists all sessions of the same id, whoever owns them, and not only the
+	// one that the id alone means.
 	Each bool
 }
 
-// SessionsWithPrefix yields living sessions whose id begins so, at most limit. A
-// session that cannot be read is yielded as its error, and reading goes on.
+// SessionsWithPrefix yields at most limit live sessions whose id begins with
+// prefix. A session that cannot be read is yielded as its error, and the listing
+// goes on.
 func (s *Store) SessionsWithPrefix(ctx context.Context, prefix string, limit int) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		q := tidemark.Query{Kind: kindSession, Prefix: prefix, State: Live, Order: tidemark.ByID, Limit: limit}
@@ -115,7 +117,7 @@ func (s *Store) SessionsWithPrefix(ctx context.Context, prefix string, limit int
 	}
 }
 
-// HasSessions reports whether a project has a living session.
+// HasSessions reports whether a project has a live session.
 func (s *Store) HasSessions(ctx context.Context, project string) (bool, error) {
 	for _, err := range s.Sessions(ctx, Filter{Project: project, Limit: 1}) {
 		return true, err
@@ -123,9 +125,8 @@ func (s *Store) HasSessions(ctx context.Context, project string) (bool, error) {
 	return false, nil
 }
 
-// Sessions lists sessions, the one that changed last first. One that cannot
-// be read is yielded as its id with a *tidemark.Damage, and the listing goes
-// on.
+// Sessions lists sessions, the most recently changed first. One that cannot be
+// read is yielded as its id with a *tidemark.Damage, and the listing goes on.
 func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		labelled, err := s.labelled(ctx, f.Tag, f.Each)
@@ -139,17 +140,17 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 			return
 		}
 		n := 0
-		for i, err := range listed(s.inStates(ctx, f.query(), f.State, places)) {
+		for i, err := range infosOf(s.inStates(ctx, f.query(), f.State, places)) {
 			switch tooOld := i.UpdatedAt.Before(f.Since); {
 			case err != nil && !errors.Is(err, tidemark.ErrCorrupt):
 				yield(Info{}, err)
 				return
-			case err != nil: // it may be the one that is looked for
+			case err != nil: // a damaged session may match, so it is yielded
 			case tooOld && i.State == purging:
-				continue // these come before all others
+				continue // these are listed first, so newer ones may follow
 			case tooOld:
 				return // newest first: the rest is older still
-			case !f.wants(i, labelled):
+			case !f.matches(i, labelled):
 				continue
 			}
 			if !yield(i, err) {
@@ -162,9 +163,9 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	}
 }
 
-// listed reads records of sessions. One that cannot be read is its id and its
-// owner.
-func listed(records iter.Seq2[tidemark.Record, error]) iter.Seq2[Info, error] {
+// infosOf decodes records of sessions. Of one that cannot be read, only the id
+// and the owner are set.
+func infosOf(records iter.Seq2[tidemark.Record, error]) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for r, err := range records {
 			i := Info{Session: tidemark.Session{ID: tidemark.SessionID(r.ID)}, Owner: r.Owner}
@@ -178,7 +179,7 @@ func listed(records iter.Seq2[tidemark.Record, error]) iter.Seq2[Info, error] {
 	}
 }
 
-// query is as much of a filter as a Backend knows.
+// query returns the part of the filter that a Backend can apply.
 func (f *Filter) query() tidemark.Query {
 	q := tidemark.Query{Kind: kindSession, Each: f.Each}
 	if f.Agent == "" && f.Tag == "" && f.Tool == "" {
@@ -190,15 +191,15 @@ func (f *Filter) query() tidemark.Query {
 	return q
 }
 
-// wants reports whether what is said of a session is what the filter asks for.
-func (f *Filter) wants(i Info, labelled map[string]bool) bool {
+// matches reports whether a session has the agent, tool and tag of the filter.
+func (f *Filter) matches(i Info, labelled map[string]bool) bool {
 	return (f.Agent == "" || f.Agent == i.Agent) &&
 		(f.Tool == "" || f.Tool == cmp.Or(i.Tool, Native)) &&
 		(f.Tag == "" || labelled[i.Name()] || hasTag(i.Session, f.Tag))
 }
 
-// inStates lists what q asks for in the states that people mean by one word,
-// and in the projects at these places.
+// inStates lists the records that match q, in each state that the given word
+// covers, and in the projects at the given places.
 func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string, places []string) iter.Seq2[tidemark.Record, error] {
 	states := []string{state}
 	switch state {
@@ -206,7 +207,7 @@ func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string, pl
 		states[0] = Live
 	case Trash:
 		if states = []string{purging, Trash}; q.After != nil {
-			states = states[1:] // those were listed before all others
+			states = states[1:] // those that are being purged were on the first page
 		}
 	}
 	groups := make([]string, len(places))
@@ -224,7 +225,7 @@ func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string, pl
 	}
 }
 
-// labelled returns the names of the sessions in which something has the given label.
+// labelled returns the names of the sessions that have an entry with the label.
 func (s *Store) labelled(ctx context.Context, label string, each bool) (map[string]bool, error) {
 	if label == "" {
 		return nil, nil
@@ -248,7 +249,7 @@ func hasTag(s tidemark.Session, tag string) bool {
 	return false
 }
 
-// projectGroup is how sessions of one project are found together.
+// projectGroup is the Group of the records of one project.
 func (s *Store) projectGroup(project string) string {
 	if project == "" {
 		return ""
@@ -256,27 +257,28 @@ func (s *Store) projectGroup(project string) string {
 	return s.k.Hash("project", project)
 }
 
-// record returns the record that keeps a session, to replace one at version.
+// record returns the record of a session, to replace the one at version.
 func (s *Store) record(sess tidemark.Session, state string, version int64) (tidemark.Record, error) {
 	r, err := records.Put(keyOf(kindSession, sess.ID), version, sess)
 	r.Group, r.State = s.projectGroup(sess.Project), state
 	return r, err
 }
 
-// SetOrigin replaces the tool that a session came from, and what that keeps with
-// it. It needs no lease.
+// SetOrigin replaces the tool that a session came from, and the Extra that the
+// tool keeps with it. It needs no lease.
 func (s *Store) SetOrigin(ctx context.Context, id tidemark.SessionID, tool string, extra json.RawMessage) error {
 	if err := s.vault.Keep(ctx, string(id), s.vault.Redact(string(id), nil, &extra)); err != nil {
 		return err
 	}
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
 		i.Tool, i.Extra = tool, extra
-		return s.fileForeign(ctx, b, i.Session)
+		return s.addMissingBeginnings(ctx, b, i.Session)
 	})
 }
 
-// fileForeign adds the names of a foreign id that earlier programs did not make.
-func (s *Store) fileForeign(ctx context.Context, b *tidemark.Batch, sess tidemark.Session) error {
+// addMissingBeginnings adds the names for the beginnings of a foreign id, which
+// earlier versions of this program did not make.
+func (s *Store) addMissingBeginnings(ctx context.Context, b *tidemark.Batch, sess tidemark.Session) error {
 	for n, err := range s.namesOf(ctx, sess.ID) {
 		if err != nil || n.Class == classBegin {
 			return err
@@ -285,7 +287,8 @@ func (s *Store) fileForeign(ctx context.Context, b *tidemark.Batch, sess tidemar
 	return s.addBeginnings(b, sess)
 }
 
-// SetExtra replaces what other tools keep with a session. It needs no lease.
+// SetExtra replaces the Extra of a session, which other tools keep with it. It
+// needs no lease.
 func (s *Store) SetExtra(ctx context.Context, id tidemark.SessionID, extra json.RawMessage) error {
 	if err := s.vault.Keep(ctx, string(id), s.vault.Redact(string(id), nil, &extra)); err != nil {
 		return err
@@ -297,7 +300,7 @@ func (s *Store) SetExtra(ctx context.Context, id tidemark.SessionID, extra json.
 }
 
 // update changes a session's record together with whatever else change adds to
-// the batch, and tries again when somebody else changed it meanwhile.
+// the batch, and starts again when somebody else changed the record meanwhile.
 func (s *Store) update(ctx context.Context, id tidemark.SessionID, change func(*Info, *tidemark.Batch) error) error {
 	return records.Retry(ctx, func() error {
 		i, err := s.Session(ctx, id)

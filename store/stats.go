@@ -12,7 +12,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Tally is what was counted, of everything or of one part of it.
+// Tally is one row of Count: the sums for everything, or for one day, model,
+// agent or project.
 type Tally struct {
 	Name             string `json:"name"` // a day, a model, an agent, a project
 	Sessions         int64  `json:"sessions"`
@@ -27,19 +28,20 @@ type Tally struct {
 	last tidemark.SessionID // the session that was counted last
 }
 
-// Counting says what to count.
+// Counting are the options of Count.
 type Counting struct {
-	By    string         // a row for each day, model, agent or project; "": one row
-	Zone  *time.Location // whose days are meant; nil: UTC
+	By    string         // "day", "model", "agent" or "project": a row for each; "": one row
+	Zone  *time.Location // the time zone of the days; nil: UTC
 	Since time.Time
-	// Damaged is told of each thing that cannot be read and is left out; nil:
-	// the first of them is the error of Count.
+	// Damaged is called with the error of whatever cannot be read and is left
+	// out. If it is nil, Count returns the first such error.
 	Damaged func(error)
-	// Progress, when it is not nil, is told how far the counting is.
+	// Progress, unless it is nil, is called now and then with what was counted
+	// so far.
 	Progress func(sessions, entries int)
 }
 
-// part returns which part an entry belongs to.
+// part returns a function that names the row an entry is counted in.
 func (c Counting) part() (func(Owned) string, error) {
 	switch c.By {
 	case "":
@@ -52,14 +54,14 @@ func (c Counting) part() (func(Owned) string, error) {
 	case "project":
 		return func(o Owned) string { return o.Session.Project }, nil
 	case "model":
-		// Who asked, and what tools said, counts for who answers.
+		// Prompts and tool results name no model: they count for the session's.
 		return func(o Owned) string { return cmp.Or(o.Model, o.Session.Model) }, nil
 	}
 	return nil, tidemark.Invalidf("by %.40q: want day, model, agent or project", c.By)
 }
 
-// Count adds up what was said and what it cost, as Own yields it: days by
-// time, everything else by size.
+// Count adds up the messages, tokens and cost of the entries that Own yields.
+// Days are sorted by time, other rows by their number of tokens.
 func (s *Store) Count(ctx context.Context, c Counting) ([]*Tally, error) {
 	part, err := c.part()
 	if err != nil {
@@ -100,7 +102,8 @@ func (s *Store) Count(ctx context.Context, c Counting) ([]*Tally, error) {
 	return rows, nil
 }
 
-// Tally counts one entry. The entries of a session come one after another.
+// Tally adds one entry to t. Callers pass all entries of a session before those
+// of the next one, or sessions are counted twice.
 func (s *Store) Tally(t *Tally, o Owned) {
 	if t.last != o.Session.ID {
 		t.last = o.Session.ID
@@ -121,8 +124,8 @@ func (s *Store) Tally(t *Tally, o Owned) {
 	}
 }
 
-// plus adds what a stranger may have written: nothing is taken away, and a sum
-// that is too large stays the largest.
+// plus adds counts from imported sessions, which may hold anything: a negative b
+// counts as 0, and a sum that overflows is the largest number.
 func plus(a, b int64) int64 {
 	b = max(b, 0)
 	if a > math.MaxInt64-b {
@@ -131,12 +134,12 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// Tokens is all kinds of tokens together.
+// Tokens is the sum of all kinds of tokens.
 func (t *Tally) Tokens() int64 {
 	return plus(plus(t.InputTokens, t.OutputTokens), plus(t.CacheReadTokens, t.CacheWriteTokens))
 }
 
-// sortTallies orders days by time, everything else by size.
+// sortTallies sorts days by time, and everything else by tokens.
 func sortTallies(rows []*Tally, by string) {
 	slices.SortFunc(rows, func(a, b *Tally) int {
 		if by != "day" {

@@ -1,11 +1,11 @@
-// Package store is the rules of sessions over a Backend: who may write, what a
-// branch is, how a fork shares its past, what is trash and what is gone. It
-// holds no state of its own but what the Backend keeps, so any number of stores,
-// in any number of processes, may work on one place. What a fleet keeps in the
-// same place is in package fleet.
+// Package store implements the rules of sessions over a Backend: who may write,
+// what a branch is, how a fork shares its past, what is in the trash and what is
+// gone. All of its state is in the Backend, so any number of stores, in any
+// number of processes, may work on the same data. Package fleet has the rules
+// for the jobs and schedules that are kept there too.
 //
-// It never reads the environment, the terminal or the network, and never
-// writes because something was read.
+// It never touches the environment, the terminal or the network, and reading
+// never writes.
 //
 //	s := store.New(backend, nil)
 //	w := s.Create(tidemark.Session{Title: "demo"}, who)
@@ -24,43 +24,42 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// The kinds of records and logs that the rules know. A session's id is the
-// id, or the id up to the first dot, of everything that belongs to it.
+// The kinds of records and logs that this package writes. Whatever belongs to a
+// session has the session's id as its own id, or before the first dot of it.
 const (
 	kindSession    = "session"    // record: the session; log: its entries
 	kindNotes      = "notes"      // log: labels, titles, tags
 	kindPast       = "past"       // log: a fork's own copy of a purged past
 	kindWorker     = "worker"     // record and log: SESSION.NAME
-	kindName       = "name"       // record: SESSION.HASH, grouped by what it resolves
+	kindName       = "name"       // record: SESSION.HASH, grouped by the name that leads to the session
 	kindFork       = "fork"       // record: SOURCE.FORK
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
-	kindPlain      = "plain"      // record: the store is plain, see tidemark.PlainMark
+	kindPlain      = "plain"      // record: the store is not sealed, see tidemark.PlainMark
 	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content
-	kindProject    = "project"    // record: HASH, where a project was seen
-	kindMemory     = "memory"     // record: something that was learned in a project
+	kindProject    = "project"    // record: HASH, the paths at which a project was seen
+	kindMemory     = "memory"     // record: something learned in a project
 )
 
-// The states of a session, values that stand for something, and defaults.
+// The states of a session, special values, and defaults.
 const (
 	Live  = "live"
 	Trash = "trash"
 
-	// Native stands for the tool of sessions that were begun here.
+	// Native is the tool of sessions that were begun here, in a Filter.
 	Native = "tidemark"
-	// Root, as the Parent of an entry that is appended, makes it a root of its
-	// own instead of following the newest entry.
+	// Root, as the Parent of a new entry, makes it a root of its own instead of
+	// following the newest entry.
 	Root = -1
-	// AnyVersion is whatever version of an item is there, none included.
+	// AnyVersion matches an item at any version, or no item at all.
 	AnyVersion = -1
 
-	// DefaultHits is how many hits a search returns.
+	// DefaultHits is how many hits a search returns at most, by default.
 	DefaultHits = 20
-	// DefaultLease is how long a writer may be silent.
+	// DefaultLease is how long a writer may be silent before it can be replaced.
 	DefaultLease = records.DefaultLease
 )
 
-// Options are the parts of a Store that its caller may choose. Nil, and each
-// zero field, means the default.
+// Options configure a Store. Nil, and each zero field, means the default.
 type Options struct {
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
@@ -70,29 +69,29 @@ type Options struct {
 	// Lease is how long a writer may be silent before another may take its
 	// place. The default is DefaultLease.
 	Lease time.Duration
-	// Words returns the words to find an entry by. The default is none: then
-	// nothing is indexed, and a search reads.
+	// Words returns the words to find an entry by. Without it nothing is
+	// indexed, and a search reads the logs.
 	Words func(tidemark.Entry) []string
-	// Secrets finds what should not be kept as it is. The default finds none.
+	// Secrets finds the secrets in an entry. The default finds none.
 	Secrets func(tidemark.Entry) []Secret
-	// Redact says what happens to a secret that is about to be written. The
+	// Redact is what happens to a secret that is about to be written. The
 	// default is RedactOff.
 	Redact Redaction
-	// Marks returns what the project at a path is known by wherever it lies,
-	// and There reports whether something lies at a path. With both, sessions
-	// of a project that was moved are found where it is now.
+	// Marks returns identifiers of the project at a path that stay the same when
+	// the project is moved, and There reports whether a path exists. With both,
+	// the sessions of a project that was moved are found at its new path.
 	Marks func(ctx context.Context, path string) []string
 	There func(path string) bool
-	// Price returns what an answer of a model costs that says only how many
-	// tokens it took. The default knows no price.
+	// Price returns the cost of a model's answer of which only the token counts
+	// were recorded. The default knows no prices.
 	Price func(model string, at time.Time, u tidemark.Usage) (Estimate, bool)
-	// Warn is told of secrets that are written, or masked, before they are, and
-	// of the id of the session, the job or whatever else they are in. The default
-	// tells nobody.
+	// Warn is called with secrets before they are written or masked, and with
+	// the id of the session, job or other owner that they belong to. The default
+	// does nothing.
 	Warn func(owner string, secrets []Secret)
 }
 
-// Store is the rules over one Backend. Its methods may be called concurrently.
+// Store applies the rules to one Backend. Its methods may be called concurrently.
 type Store struct {
 	backend tidemark.Backend
 	o       Options
@@ -101,9 +100,10 @@ type Store struct {
 	vault   *vault.Vault
 }
 
-// Self is this process as the holder of a session, under the name that others
-// are told while it has one open. When it dies, the next writer is let in at
-// once: a Holder that is made by hand is not known well enough for that.
+// Self returns this process as the holder of a session; program is the name that
+// others see while it has the session open. If the process dies, the next writer
+// gets in at once. A Holder that is made by hand lacks what is needed to prove it
+// dead, so others have to wait until its lease expires.
 func Self(program string) tidemark.Holder { return process.Self(program) }
 
 // New returns a Store over b, which it closes when it is closed.
@@ -115,8 +115,8 @@ func New(b tidemark.Backend, o *Options) *Store {
 	if s.o.Dead == nil {
 		s.o.Dead = process.Dead
 	}
-	// Names of tokens and the like are masked where entries would be. They are the
-	// operator's, who has no vault.
+	// The names of tokens and the like are masked if entries are. They belong to
+	// the operator, who has no vault, so the values are not kept.
 	mask := func(text string) string { return s.vault.MaskWritten(text) }
 	s.k = records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease, Mask: mask, Grown: s.signal})
 	s.vault = vault.New(s.k, vault.Options{Find: s.o.Secrets, Redact: s.o.Redact, Warn: s.o.Warn})
@@ -126,9 +126,10 @@ func New(b tidemark.Backend, o *Options) *Store {
 // Close closes the Backend.
 func (s *Store) Close() error { return s.backend.Close() }
 
-// Of returns the store as one owner has it, as far as this one's principal may
-// read it: two people may have sessions of the same id, and an id alone leads to
-// one's own. "" is s itself. ErrUnsupported: the store has one user.
+// Of returns a view of one owner's part of the store, limited to what the
+// principal of s may read. It is needed because two people may have sessions of
+// the same id, and an id alone means one's own. Of("") is s itself.
+// ErrUnsupported: the store has one user.
 func (s *Store) Of(owner string) (*Store, error) {
 	if owner == "" {
 		return s, nil
@@ -143,11 +144,11 @@ func (s *Store) Of(owner string) (*Store, error) {
 	}
 	of := *s
 	of.backend = b
-	return of.atop(s.k.Over(b)), nil
+	return of.setKernel(s.k.Over(b)), nil
 }
 
-// of is Of for what a record says of its owner: a store that cannot be asked for
-// one is read by ids alone.
+// of is Of for the owner that a record names. A store with one user has no
+// owners, so s itself is returned.
 func (s *Store) of(owner string) (*Store, error) {
 	of, err := s.Of(owner)
 	if errors.Is(err, tidemark.ErrUnsupported) {
@@ -156,41 +157,43 @@ func (s *Store) of(owner string) (*Store, error) {
 	return of, err
 }
 
-// atop makes s, which is a copy, one over another Kernel.
-func (s *Store) atop(k *records.Kernel) *Store {
+// setKernel puts s, which has to be a copy, on another Kernel.
+func (s *Store) setKernel(k *records.Kernel) *Store {
 	s.k, s.vault = k, s.vault.Over(k)
 	return s
 }
 
-// Records returns what the Store is built on, for what is kept beside sessions.
+// Records returns the Kernel under the Store, for packages that keep other things
+// beside sessions.
 func (s *Store) Records() *records.Kernel { return s.k }
 
-// With returns the same store, whose batches are added to.
+// With returns the same store, with also called on each of its batches.
 func (s *Store) With(also records.Also) *Store {
 	more := *s
-	return more.atop(s.k.With(also))
+	return more.setKernel(s.k.With(also))
 }
 
-// ChangedAt returns the same store for an import: what it writes was last changed
-// when at says, not now. Leases go by the store's own clock all the same, and
-// KeepIndexed does not hear of it: catch up at the end.
+// ChangedAt returns the same store for an import: what it writes gets the time
+// that at returns as its last change, not the current time. Leases still go by
+// the store's own clock. KeepIndexed does not notice what is appended this way, so
+// the index has to be caught up at the end.
 func (s *Store) ChangedAt(at func() time.Time) *Store {
 	other := *s
 	other.grown = make(chan struct{}, 1)
-	return other.atop(s.k.ChangedAt(at, other.signal))
+	return other.setKernel(s.k.ChangedAt(at, other.signal))
 }
 
 // Standing returns ErrSealed when the store was sealed after it was opened as
-// a plain one: then it has to be opened again, with its key. It costs nothing
-// once it is known what the store is.
+// a plain one: then it has to be opened again, with its key. Once the store is
+// known to be plain or sealed, the call costs nothing.
 func (s *Store) Standing(ctx context.Context) error { return s.k.Standing(ctx) }
 
 func keyOf(kind string, id tidemark.SessionID, more ...string) tidemark.Key {
 	return tidemark.Key{Kind: kind, ID: strings.Join(append([]string{string(id)}, more...), ".")}
 }
 
-// sessionOf returns the session that a key belongs to, and what stands behind
-// its id: the name of a worker.
+// sessionOf returns the session that a key belongs to, and what follows the dot
+// in the key's id, such as the name of a worker.
 func sessionOf(k tidemark.Key) (tidemark.SessionID, string) {
 	id, more, _ := strings.Cut(k.ID, ".")
 	return tidemark.SessionID(id), more

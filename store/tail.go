@@ -10,16 +10,16 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// tail is the growing end of a log: what the next entry has to know.
+// tail is what an append needs to know about the end of a log.
 type tail struct {
 	log    tidemark.Key
 	offset int64         // an entry's seq is its line's plus this
-	newest tidemark.Line // Seq counted as an entry's; only Seq, Kind and Position are set
+	newest tidemark.Line // with the entry's Seq; only Seq, Kind and Position are set
 }
 
 func newTail(log tidemark.Key, offset int64) *tail { return &tail{log: log, offset: offset} }
 
-// load looks at the end of the log.
+// load reads the last line of the log.
 func (t *tail) load(ctx context.Context, s *Store) error {
 	t.newest = tidemark.Line{Seq: t.offset}
 	for l, err := range s.backend.Lines(ctx, t.log, tidemark.Span{Newest: 1}) {
@@ -35,15 +35,15 @@ func (t *tail) load(ctx context.Context, s *Store) error {
 type plan struct {
 	lines   []tidemark.Line
 	newest  tidemark.Line // the end of the log afterwards
-	secrets vault.Values  // what masks in the lines stand for
+	secrets vault.Values  // the values that were masked in the lines
 }
 
-// plan returns the lines that keep entries behind the newest one. An entry
-// without a time happens now.
+// plan returns the lines to append for entries. An entry without a time gets the
+// time now.
 func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, now time.Time) (plan, error) {
 	newest := t.newest
 	var p plan
-	planned := make([]tidemark.Line, 0, len(entries)) // with Seq as the entry's
+	planned := make([]tidemark.Line, 0, len(entries)) // with the entry's Seq
 	for i, e := range entries {
 		if e.Kind == "" {
 			e.Kind = tidemark.KindMessage
@@ -79,7 +79,7 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 	return p, nil
 }
 
-// parentOf returns the line that e follows; one with Seq 0 for a root.
+// parentOf returns the line that e follows; its Seq is 0 when e is a root.
 func (w *Writer) parentOf(ctx context.Context, t *tail, e tidemark.Entry, newest tidemark.Line, planned []tidemark.Line) (tidemark.Line, error) {
 	switch p := e.Parent; {
 	case p == Root:
@@ -101,13 +101,13 @@ func (w *Writer) parentOf(ctx context.Context, t *tail, e tidemark.Entry, newest
 	}
 }
 
-// placeAfter says where e stands when it follows parent and newest is the end
-// of the log.
+// placeAfter returns the position of e when it follows parent and newest is the
+// end of the log.
 //
-// A node is a run of entries without a gap: it begins with a message of the
+// A node is a run of entries without a gap. One begins with each message of the
 // user, with the first message that is not the system's, and wherever an entry
-// does not follow the newest one. So the number of a node is the count of
-// nodes before it, and both its ends are found by bisection.
+// does not follow the newest one. So the number of a node is the count of nodes
+// before it, and its first and last entry can be found by bisection.
 func placeAfter(e tidemark.Entry, parent, newest tidemark.Line) tidemark.Position {
 	p := tidemark.Position{Parent: parent.Seq, Depth: parent.Position.Depth, Nodes: newest.Position.Nodes, Turn: parent.Position.Turn}
 	if e.Kind == tidemark.KindBranch {
@@ -126,8 +126,9 @@ func placeAfter(e tidemark.Entry, parent, newest tidemark.Line) tidemark.Positio
 	return p
 }
 
-// turnEnd returns the seq that ends the node which parent is in, 0 when it is
-// in none. A branch marker stands for the entry that it points at.
+// turnEnd returns the Turn of an entry that begins a node after parent: the seq of
+// parent, or 0 when parent is in no node. For a branch marker it is that of the
+// entry that the marker points at.
 func turnEnd(parent tidemark.Line) int64 {
 	switch {
 	case parent.Kind == tidemark.KindBranch:

@@ -10,17 +10,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// purging is the state of a session that is being destroyed: nothing may be
-// forked from it any more, and a purge that was interrupted goes on from here.
+// purging is the state of a session that is being destroyed. It can no longer be
+// forked, and an interrupted purge can be finished later.
 const purging = "purging"
 
 // Trash moves a session to the trash: ErrNotFound, ErrHeld while somebody
-// writes to it. Its forks go on.
+// writes to it. Its forks are not affected.
 func (s *Store) Trash(ctx context.Context, id tidemark.SessionID) error {
-	return s.turn(ctx, id, Trash, Live, Trash)
+	return s.setState(ctx, id, Trash, Live, Trash)
 }
 
-// notHeld requires that nobody writes to the session when b is committed.
+// notHeld adds the precondition to b that nobody starts to write to the session
+// before b is committed: ErrHeld when somebody writes to it now.
 func (s *Store) notHeld(ctx context.Context, id tidemark.SessionID, b *tidemark.Batch) error {
 	l, err := s.Lease(ctx, id)
 	if err != nil {
@@ -33,18 +34,19 @@ func (s *Store) notHeld(ctx context.Context, id tidemark.SessionID, b *tidemark.
 	return nil
 }
 
-// onHold is the error of removing a session that somebody wants kept.
+// onHold is the error of removing a session that is on hold.
 func onHold(id tidemark.SessionID) error {
 	return tidemark.Errorf(tidemark.ErrOnHold, "session %s is on hold: %w", id, tidemark.ErrDenied)
 }
 
 // Restore takes a session out of the trash: ErrNotFound.
 func (s *Store) Restore(ctx context.Context, id tidemark.SessionID) error {
-	return s.turn(ctx, id, Live, Live, Trash)
+	return s.setState(ctx, id, Live, Live, Trash)
 }
 
-// turn gives a session another state, from one of those named.
-func (s *Store) turn(ctx context.Context, id tidemark.SessionID, to string, from ...string) error {
+// setState moves a session to the state to: ErrNotFound unless it is in one of
+// the from states.
+func (s *Store) setState(ctx context.Context, id tidemark.SessionID, to string, from ...string) error {
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
 		if i.OnHold && to != Live {
 			return onHold(id)
@@ -65,16 +67,16 @@ func (s *Store) turn(ctx context.Context, id tidemark.SessionID, to string, from
 	})
 }
 
-// Purge destroys a session: its entries, notes, workers, checkpoints and
-// names. Before that, each fork gets its own copy of the past that it shares,
-// and of nothing else. ErrNotFound; ErrHeld while somebody writes to it. A
-// purge that was interrupted can be called again and goes on.
+// Purge destroys a session: its entries, notes, workers, checkpoints, files,
+// secrets and names. Before that, each fork gets its own copy of the past that it
+// shares, and of nothing else. ErrNotFound; ErrHeld while somebody writes to it.
+// After an interruption, another call finishes the purge.
 func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) error {
 	l, err := s.takeForPurge(ctx, id, who)
 	if err != nil {
 		return err
 	}
-	if err := s.turn(ctx, id, purging, Live, Trash, purging); err != nil {
+	if err := s.setState(ctx, id, purging, Live, Trash, purging); err != nil {
 		return err
 	}
 	forks := tidemark.Query{Kind: kindFork, Prefix: string(id) + ".", Order: tidemark.ByID}
@@ -113,9 +115,10 @@ func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tid
 // copyLines is how many lines of a shared past are copied in one commit.
 const copyLines = 1000
 
-// ownPast gives a fork its own copy of the path that it shares, seq by seq;
-// a gap stands for what lies beside the path. The copy is made in steps, each
-// durable, and counts only when the fork says so: link is deleted with that.
+// ownPast gives a fork its own copy of the path that it shares, with the same
+// seqs; gaps stand for the entries that are not on the path. The copy is made in
+// several commits and is not used before the last one, which changes the fork's
+// record and deletes link.
 func (s *Store) ownPast(ctx context.Context, id tidemark.SessionID, link tidemark.Record) error {
 	unlink := tidemark.Precondition{Key: link.Key, Version: link.Version}
 	v, err := s.View(ctx, id)
@@ -142,7 +145,8 @@ func (s *Store) ownPast(ctx context.Context, id tidemark.SessionID, link tidemar
 	})
 }
 
-// copyPast fills the log of the fork's own past from where it ends.
+// copyPast fills the log of the fork's own past, from where an interrupted copy
+// ended.
 func (v *View) copyPast(ctx context.Context) error {
 	log := keyOf(kindPast, v.ID)
 	have, err := v.s.k.Get(ctx, log, nil)
@@ -164,7 +168,7 @@ func (v *View) copyPast(ctx context.Context) error {
 				return err
 			}
 			if err != nil {
-				continue // what is damaged is not copied; a gap stands for it
+				continue // a gap stands for the damaged entry
 			}
 			if err := c.add(ctx, e); err != nil {
 				return err
@@ -180,8 +184,8 @@ func (v *View) copyPast(ctx context.Context) error {
 	return v.ownSecrets(ctx, segments, runs)
 }
 
-// ownSecrets gives a fork its own copy of what masks on the path that it
-// shares stand for, and of nothing beside the path.
+// ownSecrets gives a fork its own copy of the secrets that are masked on the path
+// that it shares, and of no others.
 func (v *View) ownSecrets(ctx context.Context, segments []segment, runs []seqRun) error {
 	masked := make(map[string]bool)
 	for _, r := range runs {
@@ -230,7 +234,7 @@ type pastCopy struct {
 	lines []tidemark.Line
 }
 
-// add appends an entry at its own seq, after gaps for the seqs left out.
+// add appends an entry at its own seq, after gaps for the seqs in between.
 func (c *pastCopy) add(ctx context.Context, e tidemark.Entry) error {
 	if err := c.fill(ctx, e.Seq); err != nil {
 		return err
@@ -270,7 +274,7 @@ func (c *pastCopy) flush(ctx context.Context) error {
 	return err
 }
 
-// destroy removes everything that belongs to a session, at once.
+// destroy removes everything that belongs to a session, in one commit.
 func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) error {
 	b := tidemark.Batch{Drops: []tidemark.Key{keyOf(kindSession, id), keyOf(kindNotes, id), keyOf(kindPast, id)}}
 	remove := func(r tidemark.Record) {

@@ -11,27 +11,27 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// Node is the end of one turn: a point to branch from. It covers the entries
-// First to Last; its number is the count of nodes begun before it.
+// Node is one turn, the end of which is a point to branch from. It covers the
+// entries First to Last; its number is the count of nodes begun before it.
 type Node struct {
 	Number   int64  `json:"number"`
-	Parent   int64  `json:"parent"` // the number of the node it follows, -1: none
+	Parent   int64  `json:"parent"` // the number of the node that it follows, -1: none
 	First    int64  `json:"first"`
 	Last     int64  `json:"last"`
 	Messages int64  `json:"messages"` // on the path that ends here
 	Label    string `json:"label,omitempty"`
 	Current  bool   `json:"current,omitempty"` // the head is here
 
-	// When its turn began, and its first words, for people.
+	// When the turn began, and its first words, to show to people.
 	At   time.Time `json:"-"`
 	Text string    `json:"-"`
 }
 
-// maxText is how much of a turn tells it from others.
+// maxText bounds Node.Text, in bytes.
 const maxText = 200
 
-// tell says what a node is about: what was asked first, or else what was said.
-func (n *Node) tell(e tidemark.Entry) {
+// describe sets At and Text of the node from its first entry that has them.
+func (n *Node) describe(e tidemark.Entry) {
 	if n.At.IsZero() {
 		n.At = e.At
 	}
@@ -43,7 +43,7 @@ func (n *Node) tell(e tidemark.Entry) {
 }
 
 // Tree returns the nodes of the session, in order of their numbers. Entries
-// that cannot be read are left out; verify tells of them.
+// that cannot be read are left out; Verify reports them.
 func (v *View) Tree(ctx context.Context) ([]Node, error) {
 	labels, err := v.Labels(ctx)
 	if err != nil {
@@ -65,13 +65,13 @@ func (v *View) Tree(ctx context.Context) ([]Node, error) {
 		n := len(nodes)
 		if n == 0 || nodes[n-1].Number != e.Nodes-1 {
 			if e.Nodes == 0 {
-				continue // a system prompt before the first turn
+				continue // before the first turn: a system prompt
 			}
 			nodes = append(nodes, Node{Number: e.Nodes - 1, Parent: numberAt(nodes, e.Turn), First: e.Seq})
 			n++
 		}
 		nodes[n-1].Last, nodes[n-1].Messages = e.Seq, e.Depth
-		nodes[n-1].tell(e)
+		nodes[n-1].describe(e)
 	}
 	if len(nodes) == 0 && newest.Seq > 0 {
 		nodes = []Node{{Parent: -1, First: 1, Last: newest.Seq, Messages: newest.Depth}}
@@ -108,8 +108,8 @@ func numberAt(nodes []Node, seq int64) int64 {
 }
 
 // NodeEnd returns the seq of the last entry of node number: ErrNotFound. It
-// reads a few lines, however long the session is; all of it only where one of
-// these is damaged.
+// reads only a few lines, however long the session is, unless one of these is
+// damaged: then it reads the whole session.
 func (v *View) NodeEnd(ctx context.Context, number int64) (int64, error) {
 	seq, err := v.nodeEnd(ctx, number)
 	if !errors.Is(err, tidemark.ErrCorrupt) {
@@ -152,8 +152,8 @@ func (v *View) nodeEnd(ctx context.Context, number int64) (int64, error) {
 	if number < past.Position.Nodes {
 		return v.sharedNodeEnd(ctx, segments, past, number)
 	}
-	// The first entry of the next node, found by bisection on the count of
-	// nodes, which never falls along the log.
+	// Find the first entry of the next node by bisection: the count of nodes
+	// never decreases along the log.
 	low, high := shared+1, head.Seq+1
 	for low < high {
 		mid := low + (high-low)/2
@@ -170,7 +170,7 @@ func (v *View) nodeEnd(ctx context.Context, number int64) (int64, error) {
 	return v.skipMarkers(ctx, segments, low-1)
 }
 
-// sharedNodeEnd looks for a node on the path that a fork shares.
+// sharedNodeEnd is nodeEnd on the path that a fork shares, which ends with l.
 func (v *View) sharedNodeEnd(ctx context.Context, segments []segment, l tidemark.Line, number int64) (int64, error) {
 	for {
 		if l.Kind != tidemark.KindBranch && l.Position.Nodes == number+1 {
@@ -200,8 +200,8 @@ func (v *View) skipMarkers(ctx context.Context, segments []segment, seq int64) (
 	}
 }
 
-// Up returns the seq that ends the turn n turns before the one that seq is in:
-// ErrNotFound when there are not that many.
+// Up returns the seq of the end of the turn that is n turns before the one that
+// seq is in: ErrNotFound when there are not that many.
 func (v *View) Up(ctx context.Context, seq int64, n int) (int64, error) {
 	segments, err := v.trail(ctx)
 	if err != nil {
@@ -224,7 +224,7 @@ func (v *View) Up(ctx context.Context, seq int64, n int) (int64, error) {
 	return seq, nil
 }
 
-// Position returns where an entry stands: ErrNotFound.
+// Position returns the position of an entry in the tree: ErrNotFound.
 func (v *View) Position(ctx context.Context, seq int64) (tidemark.Position, error) {
 	segments, err := v.trail(ctx)
 	if err != nil {

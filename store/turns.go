@@ -8,14 +8,14 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Turn is what was said from one message of the user to the next.
+// Turn is the entries from one message of the user to the next.
 type Turn struct {
 	Number  int64 // of its node
 	Entries []tidemark.Entry
 }
 
 // Turns yields the turns on the path to seq, oldest first; to the head when
-// seq is 0. What comes before the first of them, and what cannot be read, is
+// seq is 0. Entries before the first turn, and those that cannot be read, are
 // left out.
 func (v *View) Turns(ctx context.Context, seq int64) iter.Seq2[Turn, error] {
 	return func(yield func(Turn, error) bool) {
@@ -46,8 +46,8 @@ func (v *View) Turns(ctx context.Context, seq int64) iter.Seq2[Turn, error] {
 	}
 }
 
-// TurnCount is how many turns are on the path to the head. Where nothing lies
-// beside the path nothing is read.
+// TurnCount is how many turns are on the path to the head. A session of messages
+// without branches needs no reading for that.
 func (v *View) TurnCount(ctx context.Context) (int64, error) {
 	if v.Messages == v.Entries {
 		return v.Nodes, nil
@@ -62,8 +62,8 @@ func (v *View) TurnCount(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// At returns the entry that a point of the session means: n3, 12 or a label,
-// with ~2 behind it for two turns up; 0, the head, for "".
+// At returns the seq that a point of the session means: n3, 12 or a label,
+// followed by ~2 for two turns up. For "" it returns 0, the head.
 func (v *View) At(ctx context.Context, point string) (int64, error) {
 	if point == "" {
 		return 0, nil
@@ -76,8 +76,8 @@ func (v *View) At(ctx context.Context, point string) (int64, error) {
 	return seq, err
 }
 
-// PathRange yields those entries on the path to at, the head when it is 0,
-// that lie from one seq to another, both included; to 0 means the end.
+// PathRange yields the entries from one seq to another, both included, on the path
+// to at. An at of 0 means the head, a to of 0 the end of the path.
 func (v *View) PathRange(ctx context.Context, at, from, to int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		segments, err := v.trail(ctx)
@@ -91,7 +91,7 @@ func (v *View) PathRange(ctx context.Context, at, from, to int64) iter.Seq2[tide
 	}
 }
 
-// pathRange is PathRange with the markers. It reports whether to go on.
+// pathRange is PathRange with the branch markers. It reports whether to go on.
 func (v *View) pathRange(ctx context.Context, segments []segment, at, from, to int64, yield func(tidemark.Entry, error) bool) bool {
 	runs, err := v.runs(ctx, segments, at)
 	if err != nil {
@@ -111,8 +111,8 @@ func (v *View) pathRange(ctx context.Context, segments []segment, at, from, to i
 	return true
 }
 
-// LogRange yields what Log does, from one seq to another, both included; to 0
-// means the end.
+// LogRange yields the part of Log from one seq to another, both included; a to of
+// 0 means the end.
 func (v *View) LogRange(ctx context.Context, from, to int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		segments, err := v.trail(ctx)
@@ -129,10 +129,4 @@ func (v *View) LogRange(ctx context.Context, from, to int64) iter.Seq2[tidemark.
 		}
 		v.entries(ctx, segments, max(from, shared+1), end)(yield)
 	}
-}
-
-// StatFile returns what is known of a file without reading it: ErrNotFound.
-func (s *Store) StatFile(ctx context.Context, id tidemark.SessionID, name string) (File, error) {
-	f, _, err := s.file(ctx, id, name)
-	return f, err
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Verify reads a session whole and yields each damage it finds as a
-// *tidemark.Damage: lines that cannot be read, entries whose place in the tree
-// does not follow from the entries before, index fields that do not match. Any
-// other error ends it.
+// Verify reads the whole session and yields each damage as a *tidemark.Damage:
+// lines that cannot be read, entries whose position in the tree does not follow
+// from the entries before, record fields that contradict the record's body. Any
+// other error is yielded, too, and may end it.
 func (s *Store) Verify(ctx context.Context, id tidemark.SessionID) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		r, err := s.backend.Get(ctx, keyOf(kindSession, id))
@@ -25,12 +25,12 @@ func (s *Store) Verify(ctx context.Context, id tidemark.SessionID) iter.Seq[erro
 			yield(err)
 			return
 		}
-		odd := func(what string, args ...any) bool {
+		damage := func(what string, args ...any) bool {
 			return yield(&tidemark.Damage{Key: r.Key, What: fmt.Sprintf(what, args...)})
 		}
-		if string(i.ID) != r.ID && !odd("says that it is session %s", i.ID) ||
-			i.State != Live && i.State != Trash && i.State != purging && !odd("its state is %q", i.State) ||
-			r.Group != s.projectGroup(i.Project) && !odd("is filed under another project") {
+		if string(i.ID) != r.ID && !damage("says that it is session %s", i.ID) ||
+			i.State != Live && i.State != Trash && i.State != purging && !damage("its state is %q", i.State) ||
+			r.Group != s.projectGroup(i.Project) && !damage("is filed under another project") {
 			return
 		}
 		v := &View{Info: i, s: s}
@@ -59,11 +59,12 @@ func (s *Store) Verify(ctx context.Context, id tidemark.SessionID) iter.Seq[erro
 	}
 }
 
-// verifyTree recomputes the place of every entry that it can.
+// verifyTree recomputes the position of each entry, as far as that is possible,
+// and compares. It reports whether to go on.
 func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
 	places := make(map[int64]tidemark.Line) // by seq; only Seq, Kind and Position
 	newest := tidemark.Line{}
-	missed := false // an unread entry makes what follows it unknowable
+	missed := false // an entry could not be read, so later positions cannot be computed
 	for e, err := range v.Log(ctx) {
 		if err != nil {
 			if !yield(err) || !errors.Is(err, tidemark.ErrCorrupt) {
@@ -100,9 +101,8 @@ func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
 	return true
 }
 
-// VerifyAll verifies every session and lets the Backend look for damage of its
-// own; what both find is yielded once. It calls progress, when it is not nil,
-// before each session.
+// VerifyAll verifies every session and has the Backend check itself. What both
+// find is yielded once. It calls progress, unless that is nil, before each session.
 func (s *Store) VerifyAll(ctx context.Context, progress func(Info)) iter.Seq[error] {
 	return func(each func(error) bool) {
 		seen := make(map[string]bool)

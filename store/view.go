@@ -11,9 +11,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// View is a session, or a worker of one, to read. It takes no lock, never
-// writes, and stays valid while others write: each call sees what is there
-// when it is made. Its methods may be called concurrently.
+// View reads a session, or a worker of one. It takes no lock, never writes, and
+// stays valid while others write: each call sees what is there at that time. Its
+// methods may be called concurrently.
 //
 // A damaged entry is yielded as its Seq with a *tidemark.Damage, and reading
 // goes on past it.
@@ -21,11 +21,10 @@ type View struct {
 	Info
 	s        *Store
 	worker   string
-	unmasked bool // marks are not honoured
+	unmasked bool // ignore the marks: show entries as they were written
 }
 
-// View returns a session to read: ErrNotFound. Sessions in the trash can be
-// read as well.
+// View returns a View of a session, which may be in the trash: ErrNotFound.
 func (s *Store) View(ctx context.Context, id tidemark.SessionID) (*View, error) {
 	i, err := s.Session(ctx, id)
 	if err != nil {
@@ -34,7 +33,8 @@ func (s *Store) View(ctx context.Context, id tidemark.SessionID) (*View, error) 
 	return s.ViewOf(i)
 }
 
-// ViewOf returns a session that was listed, to read where its owner has it.
+// ViewOf returns a View of a session that was listed, read from its owner's part
+// of the store.
 func (s *Store) ViewOf(i Info) (*View, error) {
 	of, err := s.of(i.Owner)
 	if err != nil {
@@ -43,10 +43,10 @@ func (s *Store) ViewOf(i Info) (*View, error) {
 	return &View{Info: i, s: of}, nil
 }
 
-// Store returns the store as the owner of the session has it.
+// Store returns the part of the store that the owner of the session has.
 func (v *View) Store() *Store { return v.s }
 
-// Worker returns a worker of the session to read: ErrNotFound.
+// Worker returns a View of a worker of the session: ErrNotFound.
 func (v *View) Worker(ctx context.Context, name string) (*View, error) {
 	if err := CheckWorker(name); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ type WorkerInfo struct {
 	Entries   int64              `json:"entries"`
 	Messages  int64              `json:"messages"`
 	UpdatedAt time.Time          `json:"updated_at"`
-	Owner     string             `json:"owner,omitempty"` // whose the session is, where it is another's
+	Owner     string             `json:"owner,omitempty"` // of the session, if that is somebody else
 }
 
 func workerOf(r tidemark.Record) WorkerInfo {
@@ -102,16 +102,16 @@ func (v *View) Workers(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// segment is a run of a session's entries that one log holds.
+// segment is the part of a session's entries that one log holds.
 type segment struct {
 	log    tidemark.Key
 	offset int64 // an entry's seq is its line's plus this
-	last   int64 // the last seq of the session's that is in it, 0: no end
-	marks  marks // what is masked in it
+	last   int64 // the last of the session's seqs in this log, 0: no end
+	marks  marks // the secrets that were marked in it
 }
 
 // trail returns the logs that hold the session's entries, oldest first. A fork
-// reads its past where it lies, in the logs of the sessions it came from.
+// reads its past from the logs of the sessions it came from.
 func (v *View) trail(ctx context.Context) ([]segment, error) {
 	if v.worker != "" {
 		m, err := v.s.marksOf(ctx, v.Info, v.worker)
@@ -119,8 +119,8 @@ func (v *View) trail(ctx context.Context) ([]segment, error) {
 	}
 	segments, err := v.s.trail(ctx, v.Info)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		// The session it came from was purged since v was made, and its past
-		// is its own now.
+		// The session it was forked from was purged since v was made, so the
+		// fork now has its own copy of the past.
 		i, lookErr := v.s.Session(ctx, v.ID)
 		if lookErr != nil {
 			return nil, lookErr
@@ -132,7 +132,7 @@ func (v *View) trail(ctx context.Context) ([]segment, error) {
 
 func (s *Store) trail(ctx context.Context, i Info) ([]segment, error) {
 	var segments []segment
-	var masked marks // by the sessions so far: a fork may mark what it shares
+	var masked marks // of all sessions so far: a fork may mark entries that it shares
 	id, base, last := i.ID, i.Base, int64(0)
 	seen := map[tidemark.SessionID]bool{id: true}
 	for {
@@ -167,7 +167,8 @@ func (s *Store) trail(ctx context.Context, i Info) ([]segment, error) {
 	return segments, nil
 }
 
-// sharedUpTo returns the last seq that is read elsewhere than in the own log.
+// sharedUpTo returns the last seq that is not in the session's own log, 0 when
+// the session is no fork.
 func (v *View) sharedUpTo() int64 {
 	if v.Base == nil {
 		return 0
@@ -175,8 +176,8 @@ func (v *View) sharedUpTo() int64 {
 	return v.Base.Seq
 }
 
-// at returns the segment that holds seq.
-func at(segments []segment, seq int64) segment {
+// segmentAt returns the segment that holds seq.
+func segmentAt(segments []segment, seq int64) segment {
 	for _, s := range segments {
 		if s.last == 0 || seq <= s.last {
 			return s
@@ -185,8 +186,9 @@ func at(segments []segment, seq int64) segment {
 	return segments[len(segments)-1]
 }
 
-// backwards yields the lines of one segment with seqs counted as entries', newest
-// first from seq on, from the end when it is 0; no more than n when n is not 0.
+// backwards yields the lines of one segment, newest first, starting at seq, or at
+// the end when seq is 0; at most n of them unless n is 0. The Seq of each line is
+// its entry's.
 func (v *View) backwards(ctx context.Context, seg segment, seq int64, n int) iter.Seq2[tidemark.Line, error] {
 	span := tidemark.Span{Newest: n, Backwards: true}
 	if seq > 0 {
@@ -202,9 +204,9 @@ func (v *View) backwards(ctx context.Context, seg segment, seq int64, n int) ite
 	}
 }
 
-// head returns the newest line of the session, whatever its kind; one with Seq
-// 0 when there is none, and one with only a Seq when it is damaged: whoever
-// reads on from there meets the damage in its place.
+// head returns the newest line of the session, of whatever kind. Seq is 0 when
+// there is no line, and only Seq is set when the line is damaged: callers that
+// read from there on get the damage as an error then.
 func (v *View) head(ctx context.Context) (tidemark.Line, error) {
 	segments, err := v.trail(ctx)
 	if err != nil {
@@ -225,19 +227,19 @@ func (v *View) head(ctx context.Context) (tidemark.Line, error) {
 }
 
 // Head returns the seq that the next entry would follow, 0 when there is none.
-// It is never a branch marker's: one stands for the entry that it points at.
+// Where a branch marker is newest, it is the seq that the marker points at.
 func (v *View) Head(ctx context.Context) (int64, error) {
 	l, err := v.head(ctx)
 	if err != nil || l.Kind != tidemark.KindBranch {
 		return l.Seq, err
 	}
-	l, err = v.spoken(ctx, l.Position.Parent)
+	l, err = v.resolveMarker(ctx, l.Position.Parent)
 	return l.Seq, err
 }
 
-// line returns one line by its seq as an entry.
+// line returns the line of the entry seq, with that Seq.
 func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemark.Line, error) {
-	seg := at(segments, seq)
+	seg := segmentAt(segments, seq)
 	n := seq - seg.offset
 	for l, err := range v.s.backend.Lines(ctx, seg.log, tidemark.Span{From: n, To: n}) {
 		l.Seq += seg.offset
@@ -246,11 +248,12 @@ func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemar
 	return tidemark.Line{}, tidemark.NotFoundf("session %s: entry %d: not found", v.ID, seq)
 }
 
-// entries yields the entries from one seq to another, wherever they lie.
+// entries yields the entries from one seq to another, from whichever logs hold
+// them.
 func (v *View) entries(ctx context.Context, segments []segment, from, to int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		for from <= to {
-			seg := at(segments, from)
+			seg := segmentAt(segments, from)
 			last := to
 			if seg.last != 0 {
 				last = min(to, seg.last)
@@ -267,8 +270,8 @@ func (v *View) entries(ctx context.Context, segments []segment, from, to int64) 
 	}
 }
 
-// entryOf decodes a line, as far as it may be shown, and says where when it
-// cannot.
+// entryOf decodes a line and masks what is marked in it. A line that cannot be
+// decoded is a *tidemark.Damage with its place.
 func (v *View) entryOf(seg segment, l tidemark.Line, err error) (tidemark.Entry, error) {
 	if err != nil {
 		return tidemark.Entry{Seq: l.Seq}, err
@@ -283,7 +286,7 @@ func (v *View) entryOf(seg segment, l tidemark.Line, err error) (tidemark.Entry,
 	return e, nil
 }
 
-// structural entries shape the tree and say nothing.
+// structural reports whether an entry only shapes the tree and has no content.
 func structural(e tidemark.Entry) bool {
 	return e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap
 }
@@ -306,12 +309,12 @@ func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.En
 			return
 		}
 		for l, err := range v.walk(ctx, segments, seq, n) {
-			e, err := v.entryOf(at(segments, l.Seq), l, err)
+			e, err := v.entryOf(segmentAt(segments, l.Seq), l, err)
 			if err == nil && structural(e) {
 				continue
 			}
 			if tail = append(tail, found{e, err}); len(tail) == n {
-				break // before walk looks for another one
+				break // here, so that walk does not read another line
 			}
 		}
 		for _, f := range slices.Backward(tail) {
@@ -322,7 +325,7 @@ func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.En
 	}
 }
 
-// Before yields the n entries on the path that lead up to seq, without it.
+// Before yields the n entries on the path before seq, oldest first.
 func (v *View) Before(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		segments, err := v.trail(ctx)
@@ -343,8 +346,8 @@ func (v *View) Before(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.
 }
 
 // Log yields everything in the session, all branches and markers, in the order
-// in which it was written. Of a fork's shared past it is the path that the
-// fork shares.
+// in which it was written. Of the past that a fork shares, only the path to the
+// fork is yielded.
 func (v *View) Log(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		segments, err := v.trail(ctx)
@@ -364,7 +367,7 @@ func (v *View) Log(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
 	}
 }
 
-// log is the log that grows when the session does.
+// log is the log that new entries are appended to.
 func (v *View) log() tidemark.Key {
 	if v.worker != "" {
 		return keyOf(kindWorker, v.ID, v.worker)
@@ -373,8 +376,8 @@ func (v *View) log() tidemark.Key {
 }
 
 // has returns ErrNotFound when the session has no entry seq. Its own entries
-// are numbered without a gap, so the head tells; those of the shared past are
-// looked for on the path.
+// are numbered without gaps, so a comparison is enough; an entry of the shared
+// past has to be on the path that the fork shares.
 func (v *View) has(ctx context.Context, seq int64) error {
 	switch {
 	case seq < 1:
@@ -408,7 +411,7 @@ func (v *View) onPath(ctx context.Context, seq int64) (tidemark.Line, error) {
 			return target, nil
 		}
 		if l.Position.Turn < seq {
-			// It is in the node that l ends, or beside the path.
+			// seq is in the node that ends at l, or it is not on the path.
 			for l, err := range v.walk(ctx, segments, at, 64) {
 				if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 					return target, err

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Writer may append to one session while it holds its lease. Its methods may
-// be called concurrently; appends are kept in the order in which they return.
+// Writer appends to one session while it holds the session's lease. Its methods
+// may be called concurrently; appends are kept in the order in which they return.
 type Writer struct {
 	s    *Store
 	id   tidemark.SessionID
@@ -21,11 +21,11 @@ type Writer struct {
 	session tidemark.Session // what the first append creates
 	main    *tail
 	workers map[string]*tail
-	shared  *View // resolves entries of a fork's shared past
+	shared  *View // reads a fork's shared past
 }
 
-// writer returns the Writer of a session that is there, under a lease that was
-// committed. Its tail is not loaded yet.
+// writer returns the Writer of an existing session under a committed lease. Its
+// tail is not loaded yet.
 func (s *Store) writer(i Info, l Lease) *Writer {
 	w := &Writer{s: s, id: i.ID, held: s.k.Hold(l), session: i.Session, main: newTail(keyOf(kindSession, i.ID), 0)}
 	if i.Base != nil {
@@ -36,8 +36,8 @@ func (s *Store) writer(i Info, l Lease) *Writer {
 }
 
 // Create returns a Writer of a session that does not exist yet: the first
-// append creates it, so that a conversation in which nothing was said leaves
-// nothing behind. Where sess has no ID it gets one; see Writer.ID.
+// append creates it, so that a conversation without a message leaves nothing
+// behind. Where sess has no ID it gets one; see Writer.ID.
 func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
 	if sess.ID == "" {
 		sess.ID = tidemark.NewSessionID()
@@ -52,12 +52,13 @@ func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
 // Attach returns the Writer of a session: ErrNotFound when there is none or it
 // is in the trash, ErrHeld (a *HeldError) when somebody else writes to it. A
 // holder that is proven dead, or that was silent for longer than its lease, is
-// replaced; what it still tries to append is refused.
+// replaced, and anything that it still tries to append is refused.
 func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (*Writer, error) {
 	return s.attach(ctx, id, who, "")
 }
 
-// attach is Attach, also for who comes back with a token of that hash.
+// attach is Attach, for a process or, with a tokenHash, for a holder that is known
+// by a token of that hash.
 func (s *Store) attach(ctx context.Context, id tidemark.SessionID, who tidemark.Holder, tokenHash string) (*Writer, error) {
 	i, err := s.Session(ctx, id)
 	if err != nil {
@@ -116,8 +117,7 @@ func (w *Writer) Append(ctx context.Context, entries ...tidemark.Entry) ([]int64
 	return w.append(ctx, w.main, entries)
 }
 
-// AppendTo adds entries to the log of a worker of the session, which it
-// creates if need be. It is Append in everything else.
+// AppendTo is Append to the log of a worker, which it creates if there is none.
 func (w *Writer) AppendTo(ctx context.Context, worker string, entries ...tidemark.Entry) ([]int64, error) {
 	if err := CheckWorker(worker); err != nil {
 		return nil, err
@@ -138,8 +138,8 @@ func (w *Writer) AppendTo(ctx context.Context, worker string, entries ...tidemar
 	return w.append(ctx, t, entries)
 }
 
-// CheckWorker returns ErrInvalid for a name that no worker can have: a
-// worker's name stands behind its session's id.
+// CheckWorker returns ErrInvalid for a name that no worker can have. The name is
+// part of a key, after the session's id.
 func CheckWorker(name string) error {
 	if len(name) > 64 {
 		return tidemark.Invalidf("worker %.20q…: at most 64 bytes are allowed", name)
@@ -155,7 +155,7 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		return nil, tidemark.Conflictf("session %s: the writer is closed", w.id)
 	}
 	seqs := make([]int64, len(entries))
-	left := make([]int, len(entries)) // indexes of what is not known yet
+	left := make([]int, len(entries)) // indexes of the entries that have no seq yet
 	for i := range entries {
 		left[i] = i
 	}
@@ -181,10 +181,11 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 			}
 			return seqs, nil
 		case errors.Is(err, tidemark.ErrExists):
-			left = settle(receipt, entries, left, seqs, t.offset)
+			left = takeDuplicates(receipt, entries, left, seqs, t.offset)
 		case errors.Is(err, tidemark.ErrConflict):
-			// A writer that holds its lease is only ever behind its own log,
-			// after an append whose outcome it never learned.
+			// While the lease is ours nobody else appends, so the tail can only
+			// be out of date because of an append of our own whose outcome
+			// stayed unknown.
 			was, pulse := t.newest.Seq, w.held.Renewals()
 			if !w.held.Holds(ctx) {
 				return nil, w.held.Lost(ctx, err)
@@ -202,8 +203,9 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 	return nil, tidemark.Conflictf("session %s: lost the race %d times", w.id, records.Tries)
 }
 
-// settle takes the entries that are kept already out of what is left.
-func settle(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int64, offset int64) []int {
+// takeDuplicates sets the seqs of the entries that are in the log already, and
+// returns the indexes that are still left.
+func takeDuplicates(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int64, offset int64) []int {
 	known := make(map[string]int64, len(r.Duplicates))
 	for _, k := range r.Duplicates {
 		known[k.Key] = k.Seq + offset
@@ -219,8 +221,8 @@ func settle(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int
 	return still
 }
 
-// send commits lines together with what has to happen with them: the creation
-// of the session, of the worker, a renewal that is due.
+// send commits the planned lines, together with the creation of the session or
+// the worker where there is none, and with a renewal of the lease if one is due.
 func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tidemark.Receipt, error) {
 	b := tidemark.Batch{At: now, Appends: []tidemark.Append{{Log: t.log, Lines: p.lines}}}
 	attached, lease := w.held.IsTaken(), w.held.Lease()
@@ -229,7 +231,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 	if attached {
 		err = w.held.Guard(&b, renew)
 	} else {
-		lease, err = w.creation(ctx, &b)
+		lease, err = w.addCreation(ctx, &b)
 	}
 	if err != nil {
 		return tidemark.Receipt{}, err
@@ -250,7 +252,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 		return receipt, err
 	}
 	if !attached {
-		w.s.knowPlace(ctx, w.session.Project)
+		w.s.recordProject(ctx, w.session.Project)
 	}
 	w.held.Taken(lease)
 	if renew {
@@ -259,9 +261,9 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 	return receipt, nil
 }
 
-// creation adds to b what makes a new session: its record, its lease, and the
+// addCreation adds the records of a new session to b: its own, its lease, and the
 // names that lead to it.
-func (w *Writer) creation(ctx context.Context, b *tidemark.Batch) (Lease, error) {
+func (w *Writer) addCreation(ctx context.Context, b *tidemark.Batch) (Lease, error) {
 	if w.session.CreatedAt.IsZero() {
 		w.session.CreatedAt = b.At
 	}
@@ -288,7 +290,7 @@ func (w *Writer) creation(ctx context.Context, b *tidemark.Batch) (Lease, error)
 	if err := w.s.addNames(b, w.session); err != nil {
 		return l, err
 	}
-	b.Puts = append(b.Puts, r) // last: with it the session is there
+	b.Puts = append(b.Puts, r) // last: once it is written, the session exists
 	return l, nil
 }
 
@@ -299,13 +301,13 @@ func (s *Store) addNames(b *tidemark.Batch, sess tidemark.Session) error {
 		s.addForeign(b, sess))
 }
 
-// Branch moves the head to an earlier entry: what is appended next follows it.
-// Nothing is taken away; the entries after it stay as a branch of their own.
+// Branch moves the head to an earlier entry, which the next append then follows.
+// Nothing is removed: the entries after it stay as a branch of their own.
 func (w *Writer) Branch(ctx context.Context, seq int64) error {
 	_, err := w.Append(ctx, tidemark.Entry{Kind: tidemark.KindBranch, Position: tidemark.Position{Parent: seq}})
 	return err
 }
 
-// Close releases the lease. Closing a Writer that lost its lease, or that never
-// appended, is no error, and so is closing twice.
+// Close releases the lease. It is no error to close a Writer that lost its lease
+// or never appended, or to close it twice.
 func (w *Writer) Close(ctx context.Context) error { return w.held.Close(ctx) }

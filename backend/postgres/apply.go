@@ -43,6 +43,7 @@ var longAgo = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 // the names of what is to be created, then records, then logs, each by name. So
 // they wait for each other but never deadlock.
 type applying struct {
+	db     *Database
 	who    who
 	group  []*pending
 	stand  map[tidemark.Key]*standing
@@ -61,8 +62,8 @@ type standing struct {
 	untouched bool
 }
 
-func newApplying(who who, group []*pending) *applying {
-	return &applying{who: who, group: group}
+func newApplying(db *Database, who who, group []*pending) *applying {
+	return &applying{db: db, who: who, group: group}
 }
 
 // The settings of a transaction that writes. A client that stalls in the middle
@@ -70,7 +71,6 @@ func newApplying(who who, group []*pending) *applying {
 // is never off, whatever the server's default, because that would lose commits.
 const sqlBeginWriting = `select set_config('tidemark.tenant', $1, true), set_config('tidemark.user', $2, true),
   set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '30s', true),
-  set_config('plan_cache_mode', 'force_generic_plan', true),
   set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on' else current_setting('synchronous_commit') end, true)`
 
 const sqlReserve = `select pg_advisory_xact_lock(k) from unnest($1::bigint[]) k`
@@ -226,6 +226,7 @@ func (a *applying) look(ctx context.Context, c *pgxpool.Conn) error {
 	tenant, user := a.who.tenant, a.who.user
 	batch := &pgx.Batch{}
 	batch.Queue("begin")
+	a.db.planSettings(batch)
 	batch.Queue(sqlBeginWriting, idText(tenant), idText(user))
 	if len(w.reserve) > 0 {
 		batch.Queue(sqlReserve, w.reserve)

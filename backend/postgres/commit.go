@@ -290,7 +290,7 @@ func (w *writer) transact(group []*pending) (sent bool, err error) {
 			return sent, err
 		}
 	}
-	a := newApplying(w.who, group)
+	a := newApplying(w.db, w.who, group)
 	if err := a.look(ctx, c); err != nil {
 		rollBack(ctx, c)
 		return false, err

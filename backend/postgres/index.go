@@ -185,7 +185,7 @@ func follows(lines []tidemark.Indexed, have map[tidemark.Key]progress) error {
 const (
 	sqlNewWords = `insert into tidemark.word (tenant, owner, log, seq, scope, word, at)
   select $1, $2, u.* from unnest($3::uuid[], $4::bigint[], $5::uuid[], $6::bytea[], $7::timestamptz[]) u`
-	sqlIndexed = `update tidemark.log l set indexed = $4, behind = $4 < l.length where l.tenant = $1 and l.owner = $2 and l.log = $3`
+	sqlIndexed = `update tidemark.log l set indexed = $4, behind = $4 < l.length where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $5`
 )
 
 func (x *indexing) add(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed, now map[tidemark.Key]progress) error {
@@ -215,8 +215,8 @@ func (x *indexing) add(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed,
 	if len(words) > 0 {
 		batch.Queue(sqlNewWords, x.b.who.tenant, x.b.who.user, logs, seqs, scopes, words, ats)
 	}
-	for _, p := range now {
-		batch.Queue(sqlIndexed, x.b.who.tenant, x.b.who.user, p.log, p.indexed)
+	for k, p := range now {
+		batch.Queue(sqlIndexed, x.b.who.tenant, x.b.who.user, toText(k.Kind), p.indexed, toText(k.ID))
 	}
 	return tx.SendBatch(ctx, batch).Close()
 }

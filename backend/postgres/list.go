@@ -233,8 +233,11 @@ func refsOf(b *Backend, q tidemark.Query, n int) (sql string, args []any) {
 // touched come in order, and only records of the same window are sorted.
 func orderOf(q tidemark.Query) string {
 	id := `r.id`
+	if q.Order == tidemark.ByID && q.Prefix == "" && q.Group+q.State != "" {
+		id = `r.id || ''` // found by an index for lists and sorted, not in the order of the key with the others in between
+	}
 	if q.Each {
-		id = `r.id, r.owner`
+		id += `, r.owner`
 	}
 	switch q.Order {
 	case tidemark.ByID:
@@ -251,10 +254,21 @@ func (w *statement) filter(b *Backend, q tidemark.Query) string {
 	and := func(format string, args ...any) { fmt.Fprintf(&s, " and "+format, args...) }
 	and(`r.kind = %s`, w.arg(toText(q.Kind)))
 	if q.State != "" {
-		and(`r.state = %s and r.state <> ''`, w.arg(toText(q.State)))
+		and(`r.state = %s`, w.arg(toText(q.State)))
 	}
 	if q.Group != "" {
-		and(`r."group" = %s and r."group" <> ''`, w.arg(toText(q.Group)))
+		and(`r."group" = %s`, w.arg(toText(q.Group)))
+	}
+	// An index for lists is taken by those statements alone that name its
+	// condition; ids that begin alike are found by the primary key.
+	switch {
+	case q.Prefix != "":
+	case q.Group != "":
+		and(`r."group" <> ''`)
+	case q.State != "":
+		and(`r.state <> ''`)
+	case q.Order == tidemark.Newest:
+		and(`r.touched > '-infinity'`)
 	}
 	if q.Prefix != "" {
 		and(`r.id >= %s and r.id < %s`, w.arg(q.Prefix), w.arg(q.Prefix[:len(q.Prefix)-1]+string(rune(q.Prefix[len(q.Prefix)-1]+1))))

@@ -15,6 +15,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -104,7 +105,7 @@ func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 }
 
 // detect finds out whether a pooler is in between and chooses how statements
-// are sent. Named statements belong to one connection of the server; a pooler
+// are sent and planned. Named statements belong to one connection of the server; a pooler
 // gives the next transaction another one.
 func (db *Database) detect(ctx context.Context, config *pgxpool.Config, o *Options) error {
 	db.pooled = o.Pooler == Pooled
@@ -125,6 +126,8 @@ func (db *Database) detect(ctx context.Context, config *pgxpool.Config, o *Optio
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	if db.pooled {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	} else {
+		maps.Copy(config.ConnConfig.RuntimeParams, planSettings)
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -10,13 +12,34 @@ import (
 // dead: after a restart of the server every connection of the pool is.
 const queryTries = 3
 
+// planSettings keep plans to walks down an index, in its order: whatever the
+// planner believes of tables whose statistics are old or missing, nothing is read
+// whole, hashed or sorted that an index has in order. Queries have few forms and
+// name every key, so one plan for each form is as good as a new one for each
+// query, and costs nothing.
+var planSettings = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off",
+	"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_sort": "off", "jit": "off"}
+
+// sqlPlanSettings makes the planSettings for a transaction.
+const sqlPlanSettings = `select set_config(u.name, u.value, true) from unnest($1::text[], $2::text[]) u(name, value)`
+
+// planSettings queues the planSettings where a connection does not keep them: a
+// pooler gives each transaction another one.
+func (db *Database) planSettings(batch *pgx.Batch) {
+	if db.pooled {
+		names := slices.Sorted(maps.Keys(planSettings))
+		values := make([]string, len(names))
+		for i, name := range names {
+			values[i] = planSettings[name]
+		}
+		batch.Queue(sqlPlanSettings, names, values)
+	}
+}
+
 // sqlSettings sets who asks, for this transaction alone. It goes before every
-// query, in the same round trip. Queries have few forms and name every key, so
-// one plan for each form is as good as a new one for each query, and costs
-// nothing.
+// query, in the same round trip.
 const sqlSettings = `select set_config('tidemark.tenant', $1, true), set_config('tidemark.user', $2, true),
-  set_config('tidemark.workspaces', $3, true), set_config('tidemark.of', $4, true), set_config('tidemark.logs', $5, true),
-  set_config('plan_cache_mode', 'force_generic_plan', true)`
+  set_config('tidemark.workspaces', $3, true), set_config('tidemark.of', $4, true), set_config('tidemark.logs', $5, true)`
 
 // namedLogs are logs of another owner whose lines a transaction reads.
 type namedLogs struct {
@@ -29,6 +52,7 @@ func (b *Backend) settings(batch *pgx.Batch, n namedLogs) {
 	if len(n.logs) > 0 {
 		of, logs = idText(n.of), idList(n.logs)
 	}
+	b.db.planSettings(batch)
 	batch.Queue(sqlSettings, idText(b.who.tenant), idText(b.who.user), b.set, of, logs)
 }
 

@@ -40,8 +40,8 @@ const sqlOthers = `(select o.owner, o.since from (
   where not exists (select from tidemark.record m where m.tenant = $1 and m.owner = $2 and m.kind = 'session' and m.id = $5::uuid::text))`
 
 const sqlGetShared = `select o.owner, ` + recordColumns + ` from ` + sqlOthers + ` o
-  left join tidemark.record r on r.tenant = $1 and r.owner = o.owner and r.kind = $3 and r.id = $4
-  left join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
+  left join lateral (select * from tidemark.record r where r.tenant = $1 and r.owner = o.owner and r.kind = $3 and r.id = $4 limit 1) r on true
+  left join lateral (select * from tidemark.log l where l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4 limit 1) l on true
   where r.id is not null or l.id is not null order by o.since, o.owner limit 1`
 
 // Get returns the principal's own record, or else one that another owner shares.
@@ -104,13 +104,14 @@ func timeIn(t *time.Time) time.Time {
 
 // sqlLines reads the head of a log and a page of a span of its lines, in one
 // statement, so that both are consistent. The running sum bounds the page: the
-// length of a body is known without reading it.
+// length of a body is known without reading it. The numbers come first: under
+// row security arithmetic inside a condition makes it a filter over all lines.
 //
 //	$5 from, $6 to (0: the newest), $7 newest n (0: all), $8 rows, $9 bytes
-const sqlLines = `select h.first, h.last, h.log, n.seq, n.kind, n.key, n.at, n.parent, n.depth, n.nodes, n.turn, n.chain, n.batch, n.sum, n.body
-  from (select l.log, s.last, greatest($5::bigint, 1, case when $7::bigint > 0 then s.last - $7::bigint + 1 else 1 end) as first
+const sqlLines = `with h as materialized (select l.log, s.last, greatest($5::bigint, 1, case when $7::bigint > 0 then s.last - $7::bigint + 1 else 1 end) as first
     from tidemark.log l cross join lateral (select case when $6::bigint = 0 then l.length else least($6::bigint, l.length) end as last) s
-    where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4) h
+    where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4)
+  select h.first, h.last, h.log, n.seq, n.kind, n.key, n.at, n.parent, n.depth, n.nodes, n.turn, n.chain, n.batch, n.sum, n.body from h
   left join lateral (select p.*, sum(octet_length(p.body)) over (order by p.seq %[1]s) - octet_length(p.body) as before
     from (select * from tidemark.line n where n.tenant = $1 and n.owner = $2 and n.log = h.log and n.seq between h.first and h.last
       order by n.seq %[1]s limit $8) p) n on n.before < $9
@@ -122,7 +123,7 @@ var sqlForwards, sqlBackwards = fmt.Sprintf(sqlLines, "asc"), fmt.Sprintf(sqlLin
 // owner.
 const (
 	sqlWhose = `select l.owner, l.log from ` + sqlOthers + ` o
-  join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
+  cross join lateral (select l.owner, l.log from tidemark.log l where l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4 limit 1) l
   where not exists (select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4)
   order by o.since, o.owner limit 1`
 	sqlTheirs = `select l.owner, l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4 and l.session = $5`

@@ -87,6 +87,9 @@ func (b *Backend) searching(ctx context.Context, a tidemark.IndexQuery) (*search
 	return s, nil
 }
 
+// newestWords is the order of the indexes of words.
+const newestWords = ` order by w.at desc, w.owner, w.log, w.seq`
+
 // rarestFirst counts the lines of each group, up to a bound.
 func (s *searching) rarestFirst(ctx context.Context) error {
 	counts := make([]int64, len(s.query.All))
@@ -94,7 +97,7 @@ func (s *searching) rarestFirst(ctx context.Context) error {
 		for i, any := range s.query.All {
 			w := &statement{}
 			w.WriteString(`select count(*) from (select from (`)
-			s.sources(w, any, w.arg(countHits), "", "")
+			s.sources(w, any, w.arg(countHits), "", newestWords)
 			w.WriteString(`) h limit ` + w.arg(countHits) + `) n`)
 			batch.Queue(w.String(), w.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&counts[i]) })
 		}
@@ -132,7 +135,11 @@ func (q *statement) matches(row string, terms []tidemark.Term) string {
 		}
 		or = append(or, "("+cond+")")
 	}
-	if len(words) > 0 {
+	switch len(words) {
+	case 0:
+	case 1: // a list is taken for a long one, and then another index may look better
+		or = append(or, row+`.word = `+q.arg(words[0]))
+	default:
 		or = append(or, row+`.word = any(`+q.arg(words)+`::bytea[])`)
 	}
 	return "(" + strings.Join(or, " or ") + ")"
@@ -209,7 +216,7 @@ func (s *searching) next(ctx context.Context) error {
 		where += ` and not ` + q.also(s.query.None)
 	}
 	q.WriteString(`select h.at, h.owner, h.log, h.seq, l.kind, l.id from (select distinct m.at, m.owner, m.log, m.seq from (`)
-	s.sources(q, s.query.All[0], limit, where, ` order by w.at desc, w.owner, w.log, w.seq`)
+	s.sources(q, s.query.All[0], limit, where, newestWords)
 	q.WriteString(`) m order by m.at desc, m.owner, m.log, m.seq limit ` + limit + `) h
   left join tidemark.log l on l.tenant = ` + q.arg(s.b.who.tenant) + ` and l.owner = h.owner and l.log = h.log order by h.at desc, h.owner, h.log, h.seq`)
 	rows := 0
@@ -238,8 +245,10 @@ func (s *searching) next(ctx context.Context) error {
 	return nil
 }
 
-// also writes the condition that the line of w has one of these terms, too.
+// also writes the condition that the line of w has one of these terms, too. The
+// order, that of the index of words, keeps PostgreSQL from looking among all
+// words of the log.
 func (q *statement) also(terms []tidemark.Term) string {
-	return `exists (select from tidemark.word x where x.tenant = w.tenant and x.owner = w.owner and x.log = w.log and x.seq = w.seq and x.at = w.at and ` +
-		q.matches("x", terms) + `)`
+	return `(select true from tidemark.word x where x.tenant = w.tenant and x.owner = w.owner and x.log = w.log and x.seq = w.seq and x.at between w.at and w.at and ` +
+		q.matches("x", terms) + ` order by x.at desc limit 1) is not null`
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -31,8 +32,9 @@ func (b *Backend) scopeIn(with tidemark.Scope) (*id, error) {
 }
 
 const (
-	sqlMine = `select exists (select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = any($3) and r.id >= $4 and r.id < $4 || '/' and r.session = $5)
-  or exists (select from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5)`
+	// A walk for each kind: as one condition the kinds may become a filter.
+	sqlOfSession = `exists (select from unnest(%[3]s::text[]) k(kind) cross join lateral (select from tidemark.%[1]s r
+    where r.tenant = $1 and r.owner = %[2]s and r.kind = k.kind and r.id >= %[4]s and r.id < %[4]s || '/' and r.session = %[5]s limit 1) r)`
 	sqlTakeSession = `select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = any($3) and r.id >= $4 and r.id < $4 || '/' and r.session = $5
   order by r.kind, r.id for no key update`
 	sqlTakeSessionLogs = `select from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5
@@ -143,8 +145,12 @@ func (b *Backend) Share(ctx context.Context, session tidemark.SessionID, with ti
 
 const sqlShared = `select s.owner, s.scope from tidemark.share s where s.tenant = $1 and s.session = $2 and ($4::uuid is null or s.owner = $4) order by s.owner = $3 desc, s.since, s.owner limit 1`
 
-const sqlHouse = `select exists (select from tidemark.record r where r.tenant = $1 and r.owner = $1 and r.kind = any($2) and r.id >= $3 and r.id < $3 || '/' and r.session = $4)
-  or exists (select from tidemark.log l where l.tenant = $1 and l.owner = $1 and l.kind = any($2) and l.id >= $3 and l.id < $3 || '/' and l.session = $4)`
+// sqlMine finds out whether the principal has anything of a session, sqlHouse
+// whether the tenant itself has.
+var (
+	sqlMine  = `select ` + fmt.Sprintf(sqlOfSession, "record", "$2", "$3", "$4", "$5") + ` or ` + fmt.Sprintf(sqlOfSession, "log", "$2", "$3", "$4", "$5")
+	sqlHouse = `select ` + fmt.Sprintf(sqlOfSession, "record", "$1", "$2", "$3", "$4") + ` or ` + fmt.Sprintf(sqlOfSession, "log", "$1", "$2", "$3", "$4")
+)
 
 // Shared returns who else may read a session that the principal may read.
 func (b *Backend) Shared(ctx context.Context, session tidemark.SessionID) (with tidemark.Scope, owner string, err error) {

@@ -238,7 +238,7 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 const sqlLength = `select l.length from (
     select $2::uuid as owner, 0 as n, '-infinity'::timestamptz as since
     union all select o.owner, 1, o.since from ` + sqlOthers + ` o where not $6) o
-  join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
+  cross join lateral (select l.length from tidemark.log l where l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4 limit 1) l
   order by o.n, o.since, o.owner limit 1`
 
 // length returns how many lines a log has, if the principal may read it.

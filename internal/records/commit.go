@@ -10,23 +10,23 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Tries bounds how often a change is made anew because somebody else was
-// quicker. Each failed try means that another writer succeeded.
+// Tries bounds how often a change is tried that loses the race against another.
+// Each failed try means that another writer succeeded.
 const Tries = 100
 
-// Also adds to a batch that is about to be committed what has to be kept with
-// it, and returns what wants to know how that ended. An error keeps the batch
-// from being committed.
+// Also adds to a batch that is about to be committed, such as a line of the audit
+// log. It returns a function that is called with the result of the commit. If it
+// returns an error, the batch is not committed.
 type Also func(context.Context, *tidemark.Batch) (ended func(error), err error)
 
-// With returns the same Kernel, whose batches are added to.
+// With returns a Kernel like k that calls also on each of its batches.
 func (k *Kernel) With(also Also) *Kernel {
 	more := *k
 	more.also = also
 	return &more
 }
 
-// Commit commits a batch and what is added to it.
+// Commit commits a batch to a Backend, together with what a adds to it.
 func (a Also) Commit(ctx context.Context, to tidemark.Backend, b tidemark.Batch) (tidemark.Receipt, error) {
 	if a == nil {
 		return to.Commit(ctx, b)
@@ -41,9 +41,9 @@ func (a Also) Commit(ctx context.Context, to tidemark.Backend, b tidemark.Batch)
 	return receipt, err
 }
 
-// Commit carries out a batch, the first one of a plain store with its mark. An
-// unknown outcome is settled: the id of the batch stands with everything it
-// wrote, so one look tells.
+// Commit commits a batch. The first batch of a new plain store also writes the
+// mark that it is plain. When the outcome is unknown, Commit finds it out: whatever
+// a batch writes carries the id of the batch, so one read is enough.
 func (k *Kernel) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	if b.ID == "" {
 		b.ID = tidemark.NewBatchID()
@@ -57,7 +57,7 @@ func (k *Kernel) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt
 	return k.send(ctx, b)
 }
 
-// send commits a batch, and looks what became of it where that is not known.
+// send commits a batch, and reads what became of it when the outcome is unknown.
 func (k *Kernel) send(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	for try := range Tries {
 		receipt, err := k.also.Commit(ctx, k.backend, b)
@@ -81,8 +81,8 @@ func (k *Kernel) send(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, 
 	return tidemark.Receipt{}, tidemark.ErrUnknown
 }
 
-// Took reports whether a batch took effect, by looking for its id. A batch of
-// drops alone never seems to have: it can be sent again.
+// Took reports whether a batch took effect, by looking for its id. For a batch that
+// only drops logs it reports false, since that can safely be committed again.
 func (k *Kernel) Took(ctx context.Context, b tidemark.Batch) (bool, error) {
 	switch {
 	case len(b.Appends) > 0:
@@ -109,8 +109,9 @@ func (k *Kernel) Took(ctx context.Context, b tidemark.Batch) (bool, error) {
 	return false, nil
 }
 
-// Retry runs change until it does not lose a race. A conflict that is Final it
-// returns as it was before.
+// Retry calls change until it returns something other than ErrConflict, at most
+// Tries times. It returns a conflict that is marked as Final at once, without the
+// mark.
 func Retry(ctx context.Context, change func() error) error {
 	var err error
 	for try := range Tries {
@@ -124,13 +125,13 @@ func Retry(ctx context.Context, change func() error) error {
 	return err
 }
 
-// final is a conflict that is not one under errors.Is.
+// final wraps a conflict and hides it from errors.Is.
 type final struct{ error }
 
 func (e *final) Is(error) bool { return false }
 
-// Final marks a conflict that trying again does not help: what was to be changed
-// has ended, or is not as it was.
+// Final marks a conflict for Retry as one that would only occur again: what was to
+// be changed has ended, or is no longer at the version that the caller wants.
 func Final(conflict error) error { return &final{conflict} }
 
 // IsFinal returns the conflict that was marked as Final.
@@ -142,21 +143,19 @@ func IsFinal(err error) (conflict error, ok bool) {
 	return nil, false
 }
 
-// Whoever lost a race waits before the next try, longer each time: at first for
-// about as long as a commit takes, and never so long that a person notices one
-// wait.
+// After a lost race, each wait before the next try is longer than the one before:
+// the first about as long as a commit takes, and the longest still too short for a
+// person to notice.
 const (
 	firstWait = time.Millisecond
 	longWait  = 128 * time.Millisecond
 )
 
-// BackOff waits before another try, by chance for a shorter or a longer time, so
-// that those who met do not meet again. It returns the error of ctx when that
-// ends first.
+// BackOff waits before another try, for a random time, so that those who conflicted
+// do not conflict again. It returns the error of ctx when that ends first.
 func BackOff(ctx context.Context, try int) error { return BackOffUpTo(ctx, try, longWait) }
 
-// BackOffUpTo is BackOff for whoever tries for hours, and waits longer in the
-// end.
+// BackOffUpTo is BackOff with a longer limit, for callers that try for hours.
 func BackOffUpTo(ctx context.Context, try int, most time.Duration) error {
 	t := time.NewTimer(rand.N(min(firstWait<<min(try, 16), most)) + 1)
 	defer t.Stop()

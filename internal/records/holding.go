@@ -9,9 +9,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Holding is a lease that this process holds, or is about to take with its
-// first commit. Its mutex is for whoever commits under it, from Guard to
-// Renewed: a renewal in between would change what Guard requires.
+// Holding is a lease that this process holds, or is about to take with its first
+// commit. Callers that commit under it lock its mutex from Guard to Renewed: a
+// renewal in between would change what Guard requires.
 type Holding struct {
 	sync.Mutex
 	k     *Kernel
@@ -19,26 +19,26 @@ type Holding struct {
 	ended chan struct{}
 }
 
-// Hold returns the Holding of a lease: one that was committed, or one of which
-// only Of and Holder are known, see Taken.
+// Hold returns the Holding of a lease. If the lease is not committed yet, only its
+// Of and Holder are set, see Taken.
 func (k *Kernel) Hold(l Lease) *Holding { return &Holding{k: k, lease: l, ended: make(chan struct{})} }
 
-// Lease is the lease as it was last renewed. The caller has the mutex.
+// Lease returns the lease as it was last renewed. The caller has to hold the mutex.
 func (h *Holding) Lease() Lease { return h.lease }
 
-// Taken notes that the lease was committed. The caller has the mutex.
+// Taken records that the lease was committed. The caller has to hold the mutex.
 func (h *Holding) Taken(l Lease) { h.lease = l }
 
-// IsTaken reports whether the lease was ever committed. The caller has the
+// IsTaken reports whether the lease was ever committed. The caller has to hold the
 // mutex.
 func (h *Holding) IsTaken() bool { return h.lease.Version > 0 }
 
-// handoverLook is how often a holder looks whether somebody wants its lease.
+// handoverLook is how often a holder checks for handover requests.
 const handoverLook = time.Second
 
-// KeepAlive renews the lease until ctx ends, the Holding ends, or a renewal
-// fails with an error that ends says so of; it returns that error. Before each
-// renewal it calls look.
+// KeepAlive renews the lease whenever it IsOld, until ctx or the Holding ends, or a
+// renewal fails with an error for which ends returns true; it returns that error.
+// It calls look once a second, or more often if the lease is shorter than 6 s.
 func (h *Holding) KeepAlive(ctx context.Context, look func(), ends func(error) bool) error {
 	ticker := time.NewTicker(min(handoverLook, h.k.o.Lease/6))
 	defer ticker.Stop()
@@ -66,12 +66,12 @@ func (h *Holding) renewIfOld(ctx context.Context) error {
 	return h.Renew(ctx)
 }
 
-// IsOld reports whether a third of the lease has passed, so that two missed
-// chances to renew it do not lose it. The caller has the mutex.
+// IsOld reports whether a third of the lease has passed: renewed that often, a
+// lease survives two renewals that fail. The caller has to hold the mutex.
 func (h *Holding) IsOld() bool { return h.k.Clock().Sub(h.lease.HeardAt) >= h.k.o.Lease/3 }
 
-// Renew says that the holder is alive: ErrConflict when the lease is lost. The
-// caller has the mutex.
+// Renew renews the lease now: ErrConflict when it is lost. The caller has to hold
+// the mutex.
 func (h *Holding) Renew(ctx context.Context) error {
 	for first := true; ; first = false {
 		b := tidemark.Batch{At: h.k.Clock()}
@@ -89,8 +89,8 @@ func (h *Holding) Renew(ctx context.Context) error {
 	}
 }
 
-// Guard makes a batch conditional on the lease; with renew it renews it, too.
-// The caller has the mutex.
+// Guard adds the precondition to b that the lease is still ours, and with renew
+// also a renewal. The caller has to hold the mutex.
 func (h *Holding) Guard(b *tidemark.Batch, renew bool) error {
 	b.Require = append(b.Require, h.lease.Need())
 	if !renew {
@@ -101,21 +101,22 @@ func (h *Holding) Guard(b *tidemark.Batch, renew bool) error {
 	return err
 }
 
-// Renewed notes a renewal that was committed. The caller has the mutex.
+// Renewed records that a renewal was committed. The caller has to hold the mutex.
 func (h *Holding) Renewed() {
 	h.lease.pulse++
 	h.lease.HeardAt = h.k.Clock()
 }
 
-// Holds reports whether the lease is still ours. The caller has the mutex.
+// Holds reports whether the lease is still ours, as far as that can be read. The
+// caller has to hold the mutex.
 func (h *Holding) Holds(ctx context.Context) bool {
 	ours, err := h.Ours(ctx)
 	return err == nil && ours
 }
 
-// Ours is Holds with the error of the look. A renewal whose outcome nobody could
-// tell may have taken effect: nobody else touches the pulse of a lease that is
-// ours, so it is as it stands.
+// Ours is Holds with the error of reading the lease. It also takes over the version
+// of the pulse: a renewal with an unknown outcome may have taken effect, and nobody
+// else changes the pulse of a lease that is ours.
 func (h *Holding) Ours(ctx context.Context) (bool, error) {
 	l, err := h.k.Lease(ctx, h.lease.Of)
 	if err != nil || !h.IsTaken() || l.Version != h.lease.Version || !l.Held {
@@ -125,10 +126,12 @@ func (h *Holding) Ours(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Renewals counts the renewals that are known of. The caller has the mutex.
+// Renewals is a number that grows with each renewal. The caller has to hold the
+// mutex.
 func (h *Holding) Renewals() int64 { return h.lease.pulse }
 
-// Lost explains a conflict: it says who has the lease now, when it is not ours.
+// Lost returns err with an explanation if it is a conflict because the lease is no
+// longer ours: it names the present holder. Any other error is returned unchanged.
 func (h *Holding) Lost(ctx context.Context, err error) error {
 	if !errors.Is(err, tidemark.ErrConflict) {
 		return err
@@ -144,8 +147,8 @@ func (h *Holding) Lost(ctx context.Context, err error) error {
 	return tidemark.Conflictf("%s %s: the lease was released", of.Kind, of.ID)
 }
 
-// End ends the Holding and leaves the lease as it is. The caller has the mutex,
-// and ends it once.
+// End ends the Holding without releasing the lease. The caller has to hold the
+// mutex, and may call it only once.
 func (h *Holding) End() { close(h.ended) }
 
 // Ended reports whether the Holding has ended.
@@ -158,8 +161,8 @@ func (h *Holding) Ended() bool {
 	}
 }
 
-// Close ends the Holding and gives up the lease. A lease that is lost already,
-// or was never taken, is no error, and so is closing twice.
+// Close ends the Holding and releases the lease. It is no error if the lease is lost
+// or was never taken, or if the Holding is closed already.
 func (h *Holding) Close(ctx context.Context) error {
 	h.Lock()
 	defer h.Unlock()

@@ -10,18 +10,19 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// A lease is two records. The lease itself names the holder and changes only
-// when the holder does, so that every append can require its version and a
-// renewal never disturbs one. The pulse says when the holder was last heard. A
-// takeover replaces both at the versions that it judged, so that a holder who
-// is heard in the meantime keeps its lease. The version of the lease is the
-// fencing token: a writer that slept through a takeover requires an old one.
+// A lease consists of two records. The lease record names the holder and changes
+// only when the holder does. So every append can require its version, and renewals
+// never make an append conflict. The pulse record says when the holder was last
+// heard from. A takeover replaces both records at the versions that it read, so
+// that a holder who renews in the meantime keeps its lease. The version of the
+// lease record is the fencing token: a writer that slept through a takeover still
+// requires the old version.
 
-// The kinds of the records of a lease. Their ids are that of what is held.
+// The kinds of the records of a lease. They have the id of what is held.
 const (
 	KindLease    = "lease" // who may write
-	KindPulse    = "pulse" // when the holder was last heard
-	KindHandover = "ask"   // somebody wants the lease
+	KindPulse    = "pulse" // when the holder was last heard from
+	KindHandover = "ask"   // who wants the lease
 )
 
 // The states of a lease.
@@ -30,22 +31,22 @@ const (
 	Free = "free" // nobody holds it
 )
 
-// Lease is who may write to something.
+// Lease says who may write to something.
 type Lease struct {
 	Holder tidemark.Holder
-	// TokenHash is of the token that whoever is the holder comes back with; "":
-	// the holder is a process.
+	// TokenHash is the hash of the token by which the holder is known; "": the
+	// holder is a process.
 	TokenHash string
 	Since     time.Time
 
 	Of      tidemark.Key // what is held: a session, a job
-	HeardAt time.Time    // the pulse's
+	HeardAt time.Time    // when the holder was last heard from
 	Held    bool
 	Dead    bool // the holder is proven dead
 	Expired bool // the holder has been silent for too long
 
-	Version int64 // of the lease: the fencing token; 0: nobody ever held it
-	pulse   int64 // the version of the pulse
+	Version int64 // of the lease record: the fencing token; 0: nobody ever held it
+	pulse   int64 // the version of the pulse record
 }
 
 // keptLease is the body of the lease record.
@@ -54,12 +55,12 @@ type keptLease struct {
 	Since  time.Time       `json:"since"`
 }
 
-// tokenNamespace is a namespace of processes that no host has. The hash of a
-// token is kept as the start of a process in it: so a program that knows of no
-// tokens never proves such a holder dead.
+// tokenNamespace is a process namespace that no host has. A holder with a token is
+// kept as a process in it, with the hash as its StartedAt: so an older program,
+// which does not know of tokens, can never prove such a holder dead.
 const tokenNamespace = "token"
 
-// kept is the lease as it is kept.
+// kept returns the body of the lease record.
 func (l Lease) kept() keptLease {
 	h := l.Holder
 	if l.TokenHash != "" {
@@ -77,13 +78,13 @@ func (kept keptLease) lease() Lease {
 	return l
 }
 
-// Session is the session that is held.
+// Session is the id of the session that is held.
 func (l Lease) Session() tidemark.SessionID { return tidemark.SessionID(l.Of.ID) }
 
-// Living reports whether somebody holds the lease who may keep it.
+// Living reports whether the lease is held by somebody who cannot be replaced.
 func (l Lease) Living() bool { return l.Held && !l.Dead && !l.Expired }
 
-// Need is that the lease stands as it is.
+// Need is the precondition that the lease record has not changed.
 func (l Lease) Need() tidemark.Precondition {
 	return tidemark.Precondition{Key: leaseKey(l.Of), Version: l.Version}
 }
@@ -106,13 +107,13 @@ func (e *HeldError) Error() string {
 // Is makes a HeldError answer to ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == tidemark.ErrHeld }
 
-// pulse is the body of the pulse record. Its time is the record's UpdatedAt,
-// unless that is the time of something that was kept elsewhere before.
+// pulse is the body of the pulse record. The time of the pulse is the record's
+// UpdatedAt, except in an import, where UpdatedAt may be in the past: see At.
 type pulse struct {
 	At time.Time `json:"at,omitzero"`
 }
 
-// beat is the pulse of a holder that is heard now.
+// beat returns the pulse for a renewal at this time.
 func (k *Kernel) beat() pulse {
 	if k.o.ChangedAt == nil {
 		return pulse{}
@@ -120,11 +121,11 @@ func (k *Kernel) beat() pulse {
 	return pulse{At: k.Clock()}
 }
 
-// LeaseTime is how long a holder may be silent.
+// LeaseTime is how long a holder may be silent before it can be replaced.
 func (k *Kernel) LeaseTime() time.Duration { return k.o.Lease }
 
-// Lease returns who holds something. What nobody ever wrote to after its
-// creation, or whose holder has closed it, has a Lease that is not Held.
+// Lease returns who holds something. When nobody ever held it, or its last holder
+// has closed it, the Lease is not Held.
 func (k *Kernel) Lease(ctx context.Context, of tidemark.Key) (Lease, error) {
 	var kept keptLease
 	r, err := k.Get(ctx, leaseKey(of), &kept)
@@ -150,13 +151,13 @@ func (k *Kernel) Lease(ctx context.Context, of tidemark.Key) (Lease, error) {
 	return l, nil
 }
 
-// Leases lists the leases that are held, each as one of a thing of this kind:
-// what a lease keeps of a thing is its id.
+// Leases lists the leases that are held. A lease record has only the id of what is
+// held, so kind is set as the kind of each.
 func (k *Kernel) Leases(ctx context.Context, kind string) iter.Seq2[Lease, error] {
 	return func(yield func(Lease, error) bool) {
 		for r, err := range k.backend.List(ctx, tidemark.Query{Kind: KindLease, State: held}) {
 			if errors.Is(err, tidemark.ErrCorrupt) {
-				continue // verify names it
+				continue // verify reports it
 			}
 			var l Lease
 			if err == nil {
@@ -169,13 +170,15 @@ func (k *Kernel) Leases(ctx context.Context, kind string) iter.Seq2[Lease, error
 	}
 }
 
-// Take returns the lease of something for a process, and the batch that writes
-// it down: ErrHeld when a living holder was heard of lately.
+// Take returns the next lease of something, for a process, and the batch that takes
+// it when it is committed: ErrHeld when somebody else holds it and cannot be
+// replaced.
 func (k *Kernel) Take(ctx context.Context, of tidemark.Key, who tidemark.Holder) (Lease, tidemark.Batch, error) {
 	return k.TakeWithToken(ctx, of, who, "")
 }
 
-// TakeWithToken is Take for who comes back with a token of that hash.
+// TakeWithToken is Take for a holder that is known by a token of that hash; with
+// "", for a process.
 func (k *Kernel) TakeWithToken(ctx context.Context, of tidemark.Key, who tidemark.Holder, tokenHash string) (Lease, tidemark.Batch, error) {
 	old, err := k.Lease(ctx, of)
 	if err != nil {
@@ -187,10 +190,10 @@ func (k *Kernel) TakeWithToken(ctx context.Context, of tidemark.Key, who tidemar
 	return k.LeaseAfter(old, who, tokenHash)
 }
 
-// LeaseAfter returns the lease that follows old, for who comes back with a token
-// of that hash or, when it is "", for a process, and the batch that writes it
-// down. What nobody ever held has a lease of which only Of is known.
-// The records may go into a batch of another time.
+// LeaseAfter returns the lease that replaces old, and the batch that takes it when
+// it is committed. The new holder is known by a token of that hash; with "", it is
+// a process. If there was no lease before, only Of is set in old. The caller may
+// put the records into another batch.
 func (k *Kernel) LeaseAfter(old Lease, who tidemark.Holder, tokenHash string) (Lease, tidemark.Batch, error) {
 	l := Lease{Holder: who, TokenHash: tokenHash, Since: k.Clock(), Of: old.Of, Held: true, Version: old.Version + 1, pulse: old.pulse + 1}
 	l.HeardAt = l.Since
@@ -218,7 +221,7 @@ func (k *Kernel) Release(ctx context.Context, of tidemark.Key, force bool) error
 	})
 }
 
-// Free writes down that nobody holds the lease any more.
+// Free commits that nobody holds the lease any more.
 func (k *Kernel) Free(ctx context.Context, l Lease) error {
 	r, err := Freed(l)
 	if err != nil {
@@ -228,16 +231,16 @@ func (k *Kernel) Free(ctx context.Context, l Lease) error {
 	return err
 }
 
-// Freed is the record that says that nobody holds the lease any more.
+// Freed returns the lease record for a lease that nobody holds any more.
 func Freed(l Lease) (tidemark.Record, error) {
 	r, err := Put(leaseKey(l.Of), l.Version, l.kept())
 	r.State = Free
 	return r, err
 }
 
-// Forget returns what removes all that is kept of a lease: it goes through
-// while the lease and its pulse stand as they were judged. A request for a
-// hand-over that cannot be read stays.
+// Forget returns the deletes that remove all records of a lease, on the condition
+// that the lease and its pulse have not changed since l was read. A damaged
+// handover request is not removed.
 func (k *Kernel) Forget(ctx context.Context, l Lease) ([]tidemark.Precondition, error) {
 	request, err := k.Get(ctx, handoverKey(l.Of), &HandoverRequest{})
 	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -252,7 +255,7 @@ func (k *Kernel) Forget(ctx context.Context, l Lease) ([]tidemark.Precondition, 
 	return deletes, nil
 }
 
-// HandoverRequest is somebody's wish to get a lease from its holder.
+// HandoverRequest asks the holder of a lease to hand it over to From.
 type HandoverRequest struct {
 	From tidemark.Holder `json:"from"`
 }
@@ -274,7 +277,7 @@ func (k *Kernel) RequestHandover(ctx context.Context, of tidemark.Key, from tide
 	})
 }
 
-// Handover returns the newest request for a lease, and its record, whose
+// Handover returns the newest handover request for a lease, and its record, whose
 // version is 0 when there is none.
 func (k *Kernel) Handover(ctx context.Context, of tidemark.Key) (HandoverRequest, tidemark.Record, error) {
 	var q HandoverRequest

@@ -7,16 +7,16 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// A store that is empty is neither plain nor sealed, and several processes may
-// have it open. The first of them that writes decides: sealing puts the
-// keyring, and the first batch in the clear puts the mark, each only where the
-// other is not. From then on no later batch pays for it: a marked store cannot
-// be sealed, so there is never a lease, nor anything else in the clear, that a
-// keyring would have to make void.
+// An empty store is neither plain nor sealed, and several processes may have it
+// open. The first that writes decides: sealing writes the keyring, and the first
+// unencrypted batch writes the plain mark, each on the condition that the other is
+// not there. Later batches need no such condition, since a store with the mark can
+// never be sealed. So a sealed store never has anything in it that was written
+// unencrypted, such as a lease.
 
 // Standing returns ErrSealed when the store was sealed after it was opened as
-// a plain one: then it has to be opened again, with its key. It costs nothing
-// once it is known what the store is.
+// a plain one: then it has to be opened again, with its key. Once the store is
+// known to be plain or sealed, the call costs nothing.
 func (k *Kernel) Standing(ctx context.Context) error {
 	if k.settled.Load() {
 		return nil
@@ -25,8 +25,8 @@ func (k *Kernel) Standing(ctx context.Context) error {
 	return err
 }
 
-// marked reports whether the store is known to be plain: ErrSealed when it has
-// a keyring.
+// marked reports whether the store has the plain mark: ErrSealed when it has a
+// keyring.
 func (k *Kernel) marked(ctx context.Context) (bool, error) {
 	has, err := k.Has(ctx, tidemark.PlainMark())
 	if has {
@@ -41,8 +41,8 @@ func (k *Kernel) marked(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// commitFirst carries out a batch of a Kernel that does not know yet what its
-// place is: one that is not marked is marked by it, in the same commit.
+// commitFirst commits a batch when it is not known yet whether the store is plain.
+// If the store has no mark, the same commit writes it.
 func (k *Kernel) commitFirst(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	plain, err := k.marked(ctx)
 	if err != nil {
@@ -62,14 +62,14 @@ func (k *Kernel) commitFirst(ctx context.Context, b tidemark.Batch) (tidemark.Re
 	if lookErr != nil {
 		return tidemark.Receipt{}, lookErr
 	}
-	if plain { // somebody else's first batch was quicker; it says nothing of this one
+	if plain { // somebody else wrote the mark first: this batch may still succeed
 		return k.send(ctx, b)
 	}
 	return receipt, err
 }
 
-// sealedSince says that somebody else sealed the store. It is ErrSealed under
-// errors.Is.
+// sealedSince is the error when somebody else sealed the store. It is ErrSealed
+// under errors.Is.
 type sealedSince struct{}
 
 func (sealedSince) Error() string {

@@ -1,11 +1,11 @@
-// Package records is the kernel under the rooms that keep things: store keeps
-// sessions with it, fleet keeps jobs, tenant keeps who may do what. It reads and
-// writes single records, commits batches whose outcome is certain afterwards,
-// tries again what lost a race, and says who may write to a thing, and for how
+// Package records is the kernel on which store keeps sessions, fleet keeps jobs
+// and tenant keeps users and tokens. It reads and writes single records, commits
+// batches and finds out what became of them when the connection broke, retries
+// changes that lost a race, and manages who may write to something, and for how
 // long (Lease, Holding).
 //
-// It knows no rule of a session, a job or a user, reads no environment, and writes
-// only what it is asked to.
+// It knows no rules of sessions, jobs or users, reads no environment, and writes
+// only what its callers pass to it.
 //
 //	k := records.New(backend, records.Options{})
 //	old, err := k.Get(ctx, key, &value)
@@ -29,27 +29,25 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// DefaultLease outlasts a long garbage collection, a slow disk and a laptop's
-// short sleep, and is short enough to wait for.
+// DefaultLease is longer than a long garbage collection, a stall of a slow disk or
+// a laptop's short sleep, and short enough for people to wait for.
 const DefaultLease = 30 * time.Second
 
-// Options are the parts of a Kernel that its maker may choose. Each zero field
-// means the default.
+// Options configure a Kernel. Each zero field means the default.
 type Options struct {
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
-	// ChangedAt tells when what is written was changed, for whoever brings what
-	// was kept elsewhere. The default is now. Leases go by Now all the same.
+	// ChangedAt, for imports, returns the time of the last change of what is
+	// written. The default is Now. Leases go by Now in any case.
 	ChangedAt func() time.Time
 	// Dead reports whether a holder is proven dead. By default nobody ever is.
 	Dead func(tidemark.Holder) bool
 	// Lease is how long a holder may be silent before another may take its
 	// place. The default is DefaultLease.
 	Lease time.Duration
-	// Mask replaces what should not be kept as it is in a text that people or
-	// programs gave. By default all is kept as it is.
+	// Mask masks the secrets in a text. By default the text is kept as it is.
 	Mask func(string) string
-	// Grown is told when lines were appended. By default nobody is.
+	// Grown is called after lines were appended. The default does nothing.
 	Grown func()
 }
 
@@ -58,11 +56,11 @@ type Options struct {
 type Kernel struct {
 	backend tidemark.Backend
 	o       Options
-	settled *atomic.Bool // the store is sealed, or marked as plain: it stays what it is
-	also    Also         // adds to each batch; nil: nothing is added
+	settled *atomic.Bool // the store is sealed, or marked as plain: that can no longer change
+	also    Also         // called on each batch, unless it is nil
 }
 
-// New returns a Kernel over b. It does not close it.
+// New returns a Kernel over b, which it never closes.
 func New(b tidemark.Backend, o Options) *Kernel {
 	k := &Kernel{backend: b, o: o, settled: new(atomic.Bool)}
 	k.settled.Store(k.Sealed())
@@ -84,8 +82,8 @@ func New(b tidemark.Backend, o Options) *Kernel {
 	return k
 }
 
-// Over returns a Kernel over another view of the same store: it knows already
-// whether that is plain or sealed, and adds to batches what k adds.
+// Over returns a Kernel like k over another view of the same store. It shares what
+// k knows about whether the store is plain or sealed.
 func (k *Kernel) Over(b tidemark.Backend) *Kernel {
 	over := *k
 	over.backend, over.settled = b, new(atomic.Bool)
@@ -93,25 +91,25 @@ func (k *Kernel) Over(b tidemark.Backend) *Kernel {
 	return &over
 }
 
-// ChangedAt returns a Kernel for what was changed elsewhere: at tells when, and
-// grown is told of what is appended. It adds to batches what k adds.
+// ChangedAt returns a Kernel like k for an import, with these functions as its
+// Options.ChangedAt and Options.Grown.
 func (k *Kernel) ChangedAt(at func() time.Time, grown func()) *Kernel {
 	other := *k
 	other.o.ChangedAt, other.o.Grown = at, grown
 	return &other
 }
 
-// KindWake is the kind of a record that fleet keeps under the id of a session,
-// and that goes with the session: when its agent wants to go on with it.
+// KindWake is the kind of a record that fleet keeps under the id of a session:
+// when its agent wants to continue it. A purge of the session removes it.
 const KindWake = "wake"
 
-// Backend returns what the Kernel works on.
+// Backend returns the Backend that the Kernel works on.
 func (k *Kernel) Backend() tidemark.Backend { return k.backend }
 
-// Sealed reports whether what is written is encrypted on its way down.
+// Sealed reports whether the Backend encrypts what is written.
 func (k *Kernel) Sealed() bool { return tidemark.IsSealed(k.backend) }
 
-// Now is the time of what is written now, as every backend can keep it.
+// Now is the time to write as the time of a change, as every backend can keep it.
 func (k *Kernel) Now() time.Time {
 	if k.o.ChangedAt != nil {
 		return Keepable(k.o.ChangedAt())
@@ -128,7 +126,7 @@ func (k *Kernel) Dead(h tidemark.Holder) bool { return k.o.Dead(h) }
 // Keepable returns a time as every backend can keep it.
 func Keepable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// Mask returns text without what should not be kept as it is.
+// Mask returns text with its secrets masked, see Options.Mask.
 func (k *Kernel) Mask(text string) string { return k.o.Mask(text) }
 
 // Put returns the record that replaces one at the given version.
@@ -159,8 +157,8 @@ func Decode(r tidemark.Record, into any) error {
 	return nil
 }
 
-// Get reads a record into a value. A record that is not there leaves the value
-// as it is and has version 0.
+// Get reads a record into a value. If there is no such record, the value stays as
+// it is, and the version of the returned record is 0.
 func (k *Kernel) Get(ctx context.Context, key tidemark.Key, into any) (tidemark.Record, error) {
 	r, err := k.backend.Get(ctx, key)
 	if errors.Is(err, tidemark.ErrNotFound) {
@@ -172,7 +170,7 @@ func (k *Kernel) Get(ctx context.Context, key tidemark.Key, into any) (tidemark.
 	return r, Decode(r, into)
 }
 
-// Has reports whether a record is there, be it damaged.
+// Has reports whether there is such a record, damaged or not.
 func (k *Kernel) Has(ctx context.Context, key tidemark.Key) (bool, error) {
 	r, err := k.backend.Get(ctx, key)
 	switch {
@@ -184,8 +182,8 @@ func (k *Kernel) Has(ctx context.Context, key tidemark.Key) (bool, error) {
 	return r.Version > 0, err
 }
 
-// List reads the records that q asks for. One that cannot be read is yielded
-// as a *tidemark.Damage, and the listing goes on.
+// List decodes the records that match q. One that cannot be read is yielded as a
+// *tidemark.Damage, and the listing goes on.
 func List[T any](ctx context.Context, k *Kernel, q tidemark.Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for r, err := range k.backend.List(ctx, q) {
@@ -200,15 +198,15 @@ func List[T any](ctx context.Context, k *Kernel, q tidemark.Query) iter.Seq2[T, 
 	}
 }
 
-// Mark is where a listing stopped: behind the element of this id, which was
-// last changed at that time.
+// Mark is where a listing stopped: after the element of this id, which was last
+// changed at that time.
 type Mark struct {
 	ID string    `json:"id"`
 	At time.Time `json:"at"`
 }
 
-// After is the mark as a Query has it, of an element that is kept under a key;
-// nil when the listing begins.
+// After returns the mark in the form of Query.After, for an element whose record
+// has this key; nil for the zero Mark, which begins a listing.
 func (m Mark) After(key tidemark.Key) *tidemark.Record {
 	if m.ID == "" {
 		return nil
@@ -216,10 +214,10 @@ func (m Mark) After(key tidemark.Key) *tidemark.Record {
 	return &tidemark.Record{Key: key, UpdatedAt: Keepable(m.At)}
 }
 
-// poll is how often somebody who waits looks when the Backend cannot wake it.
+// poll is how often a log is checked for new lines when the Backend has no Wait.
 const poll = 250 * time.Millisecond
 
-// Wait returns when a log may be longer than after.
+// Wait returns when a log may be longer than after lines.
 func (k *Kernel) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 	if err := k.backend.Wait(ctx, log, after); !errors.Is(err, tidemark.ErrUnsupported) {
 		return err
@@ -232,7 +230,8 @@ func (k *Kernel) Wait(ctx context.Context, log tidemark.Key, after int64) error 
 	}
 }
 
-// Hash names what may be any text: a title, a label, a project.
+// Hash turns arbitrary text, such as a title, a label or a project, into a part of
+// a key. In a sealed store it depends on a secret key.
 func (k *Kernel) Hash(parts ...string) string {
 	if h, err := tidemark.Ability[tidemark.Hasher](k.backend); err == nil {
 		return h.Hash(parts...)
@@ -245,12 +244,12 @@ func (k *Kernel) Hash(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// MaxTextBytes bounds titles, labels, tags and names: longer ones are pasted by
-// accident.
+// MaxTextBytes bounds titles, labels, tags and names: anything longer was probably
+// pasted by accident.
 const MaxTextBytes = 1000
 
-// CheckText returns a title or a name as it is kept, without the space around
-// it: ErrInvalid.
+// CheckText returns a title or a name as it is kept, without the space around it.
+// ErrInvalid: it is empty, too long or not UTF-8.
 func CheckText(what, text string) (string, error) {
 	text = strings.TrimSpace(text)
 	switch {

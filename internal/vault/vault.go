@@ -1,11 +1,11 @@
-// Package vault keeps secrets out of what is written: it puts masks in their
-// place and, where that is wanted, keeps apart what each mask stands for. The
-// rooms that keep things share it, store for what belongs to a session, fleet
-// for what belongs to a job or an agent.
+// Package vault keeps secrets out of what is written: it replaces them with masks
+// and, if configured so, keeps the masked values in records of their own. Package
+// store uses it for what belongs to a session, fleet for what belongs to a job or
+// an agent.
 //
-// It does not know what a secret looks like; whoever makes a Vault says how one
-// is found. What it keeps is a record of its own for each value, under the id of
-// its owner, so that it goes when its owner goes.
+// It does not know what a secret looks like: a function in Options finds them. Each
+// value is a record under the id of its owner, so that it can be removed together
+// with the owner.
 //
 //	v := vault.New(kernel, vault.Options{Find: find, Redact: vault.Keep})
 //	values := v.Redact(owner, []*string{&job.Prompt})
@@ -25,24 +25,24 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// KindSecret is the kind of what the vault keeps: OWNER.FINGERPRINT.
+// KindSecret is the kind of the vault's records. Their ids are OWNER.FINGERPRINT.
 const KindSecret = "secret"
 
 // Redaction is what happens to a secret that is about to be written.
 type Redaction string
 
 const (
-	Off  Redaction = "off"   // nothing is looked for
-	Warn Redaction = "warn"  // it is written, and said
-	Mask Redaction = "mask"  // a mask is written in its place, and it is gone
-	Keep Redaction = "vault" // a mask is written, and the value kept apart in a sealed record
+	Off  Redaction = "off"   // secrets are not looked for
+	Warn Redaction = "warn"  // it is written, and Options.Warn is called
+	Mask Redaction = "mask"  // a mask is written in its place, and the value is lost
+	Keep Redaction = "vault" // a mask is written in its place, and the value is kept in the vault
 )
 
 // Masks reports whether a mask is written in place of a secret.
 func (r Redaction) Masks() bool { return r == Mask || r == Keep }
 
-// Secret is a part of an entry that should not be shown: which of its texts,
-// as Entry.EachText counts them, and which bytes of that.
+// Secret is a part of an entry that should not be shown: the number of one of its
+// texts, as Entry.EachText counts them, and a range of bytes in that text.
 type Secret struct {
 	Text        int    `json:"text"`
 	From        int    `json:"from"`
@@ -51,25 +51,24 @@ type Secret struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
-// Value is what a mask stands for.
+// Value is a secret that a mask stands for, and the rule that found it.
 type Value struct {
 	Rule  string `json:"rule"`
 	Value string `json:"value"`
 }
 
-// Values are what masks stand for, by the fingerprints in the masks.
+// Values are the secrets that masks stand for, by the fingerprints in the masks.
 type Values map[string]Value
 
-// Options are the parts of a Vault that its maker may choose. Each zero field
-// means the default.
+// Options configure a Vault. Each zero field means the default.
 type Options struct {
-	// Find finds what should not be kept as it is. The default finds nothing.
+	// Find finds the secrets in an entry. The default finds nothing.
 	Find func(tidemark.Entry) []Secret
-	// Redact says what happens to a secret that is about to be written. The
+	// Redact is what happens to a secret that is about to be written. The
 	// default is Off.
 	Redact Redaction
-	// Warn is told of secrets that are written, or masked, before they are, and
-	// of the id of what they belong to. The default tells nobody.
+	// Warn is called with secrets before they are written or masked, and with
+	// the id of their owner. The default does nothing.
 	Warn func(owner string, secrets []Secret)
 }
 
@@ -80,16 +79,16 @@ type Vault struct {
 	o Options
 }
 
-// New returns the Vault of what a Kernel keeps.
+// New returns a Vault whose records are kept with a Kernel.
 func New(k *records.Kernel, o Options) *Vault { return &Vault{k, o} }
 
 // Over returns the same Vault for another view of the same store.
 func (v *Vault) Over(k *records.Kernel) *Vault { return &Vault{k, v.o} }
 
-// Records returns what the Vault is kept with.
+// Records returns the Kernel that the Vault keeps its records with.
 func (v *Vault) Records() *records.Kernel { return v.k }
 
-// Redaction is what happens to secrets that are about to be written.
+// Redaction returns what happens to secrets that are about to be written.
 func (v *Vault) Redaction() Redaction { return v.o.Redact }
 
 // Looks reports whether secrets are looked for in what is written.
@@ -103,14 +102,14 @@ func (v *Vault) Find(e tidemark.Entry) []Secret {
 	return v.o.Find(e)
 }
 
-// Fingerprint tells two secrets apart without telling them; in a sealed store
-// nobody else can compute it.
+// Fingerprint identifies a secret without revealing it. In a sealed store it cannot
+// be computed without the store's key.
 func (v *Vault) Fingerprint(value string) string {
 	return v.k.Hash("secret", value)[:12]
 }
 
-// MaskSecrets returns e with masks in place of the secrets that are named, and
-// the values of these. A secret that does not lie in its text is passed over.
+// MaskSecrets returns e with masks in place of the given secrets, and their values.
+// A secret whose range is not within its text is ignored.
 func (v *Vault) MaskSecrets(e tidemark.Entry, secrets []Secret) (tidemark.Entry, Values) {
 	values := make(Values)
 	masked := e.EachText(func(i int, text string, raw bool) string {
@@ -122,7 +121,8 @@ func (v *Vault) MaskSecrets(e tidemark.Entry, secrets []Secret) (tidemark.Entry,
 			out = out[:secret.From] + tidemark.Mask(secret.Rule, mark) + out[secret.To:]
 		}
 		if raw && out != text && !json.Valid([]byte(out)) {
-			// Better nothing than a secret, better a string than no JSON.
+			// The mask broke the JSON. Rather lose the whole value than write the
+			// secret or invalid JSON.
 			b, _ := json.Marshal(tidemark.Mask("unreadable", v.Fingerprint(text)))
 			return string(b)
 		}
@@ -131,8 +131,8 @@ func (v *Vault) MaskSecrets(e tidemark.Entry, secrets []Secret) (tidemark.Entry,
 	return masked, values
 }
 
-// disjoint returns the secrets of one text in order; those that overlap become
-// one, and those that lie outside are left out.
+// disjoint returns the secrets of one text, sorted. Those that overlap are merged,
+// and those that are not within the text are left out.
 func disjoint(secrets []Secret, text, length int) []Secret {
 	var of []Secret
 	for _, s := range secrets {
@@ -152,8 +152,8 @@ func disjoint(secrets []Secret, text, length int) []Secret {
 	return apart
 }
 
-// Mask returns e with a mask in place of every secret that is found in it,
-// whatever happens to secrets that are written.
+// Mask returns e with a mask in place of every secret that is found in it, whatever
+// Options.Redact is.
 func (v *Vault) Mask(e tidemark.Entry) tidemark.Entry {
 	if secrets := v.Find(e); len(secrets) > 0 {
 		e, _ = v.MaskSecrets(e, secrets)
@@ -161,7 +161,7 @@ func (v *Vault) Mask(e tidemark.Entry) tidemark.Entry {
 	return e
 }
 
-// entryOf is a text as something that secrets are found in.
+// entryOf wraps a text in an entry, since Options.Find takes one.
 func entryOf(text string) tidemark.Entry {
 	return tidemark.Entry{Kind: "title", Blocks: []tidemark.Block{tidemark.Text(text)}}
 }
@@ -174,7 +174,8 @@ func (v *Vault) MaskText(text string) string {
 	return v.Mask(entryOf(text)).Text()
 }
 
-// MaskWritten masks a text where entries would be masked, and keeps nothing.
+// MaskWritten masks the secrets in a text if Options.Redact says that secrets are
+// masked. It keeps no values.
 func (v *Vault) MaskWritten(text string) string {
 	if !v.o.Redact.Masks() {
 		return text
@@ -182,8 +183,8 @@ func (v *Vault) MaskWritten(text string) string {
 	return v.MaskText(text)
 }
 
-// RedactEntry looks for secrets in an entry that is about to be written, and
-// returns it as it may be, with what is to be kept of its secrets.
+// RedactEntry looks for secrets in an entry that is about to be written. It returns
+// the entry as it may be written, and the values that the vault has to keep.
 func (v *Vault) RedactEntry(owner string, e tidemark.Entry) (tidemark.Entry, Values) {
 	if !v.Looks() {
 		return e, nil
@@ -205,7 +206,7 @@ func (v *Vault) RedactEntry(owner string, e tidemark.Entry) (tidemark.Entry, Val
 	return masked, values
 }
 
-// Redact is RedactEntry for texts and JSON, which it changes.
+// Redact is RedactEntry for texts and JSON, which it changes in place.
 func (v *Vault) Redact(owner string, plain []*string, raw ...*json.RawMessage) Values {
 	if !v.Looks() {
 		return nil
@@ -227,8 +228,9 @@ func (v *Vault) Redact(owner string, plain []*string, raw ...*json.RawMessage) V
 	return values
 }
 
-// RedactText masks a title, a label, a tag or a reason where entries would be
-// masked. What the masks stand for is kept for its owner.
+// RedactText masks the secrets in a title, a label, a tag or a reason if
+// Options.Redact says that secrets are masked, and keeps the values for the owner
+// if it is Keep.
 func (v *Vault) RedactText(ctx context.Context, owner, text string) (string, error) {
 	if err := v.Keep(ctx, owner, v.ValuesIn(text)); err != nil {
 		return "", err
@@ -236,7 +238,8 @@ func (v *Vault) RedactText(ctx context.Context, owner, text string) (string, err
 	return v.MaskWritten(text), nil
 }
 
-// ValuesIn is what is kept of the secrets in texts; nil where nothing is kept.
+// ValuesIn returns the secrets in texts that the vault has to keep; nil unless
+// Options.Redact is Keep.
 func (v *Vault) ValuesIn(texts ...string) Values {
 	if v.o.Redact != Keep || v.o.Find == nil {
 		return nil
@@ -250,7 +253,7 @@ func (v *Vault) ValuesIn(texts ...string) Values {
 	return all
 }
 
-// Key is that of what a mask stands for which belongs to owner.
+// Key is the key of the record of an owner's secret.
 func Key(owner, fingerprint string) tidemark.Key {
 	return tidemark.Key{Kind: KindSecret, ID: owner + "." + fingerprint}
 }
@@ -274,8 +277,9 @@ func (v *Vault) Add(ctx context.Context, b *tidemark.Batch, owner string, values
 	return nil
 }
 
-// Keep keeps what masks stand for, before the masks are written: what is cut off
-// in between keeps a value too many, and never a mask that nobody can reveal.
+// Keep keeps values. It is called before their masks are written: a crash in
+// between then leaves a value that is not needed, and never a mask that cannot be
+// revealed.
 func (v *Vault) Keep(ctx context.Context, owner string, values Values) error {
 	if len(values) == 0 {
 		return nil
@@ -290,15 +294,15 @@ func (v *Vault) Keep(ctx context.Context, owner string, values Values) error {
 	})
 }
 
-// Value returns what a mask stands for which belongs to owner, and whether that
-// is kept.
+// Value returns the value that is kept for an owner under a fingerprint, and
+// whether there is one.
 func (v *Vault) Value(ctx context.Context, owner, fingerprint string) (Value, bool, error) {
 	var kept Value
 	r, err := v.k.Get(ctx, Key(owner, fingerprint), &kept)
 	return kept, r.Version > 0, err
 }
 
-// Forget adds to a batch that all is removed that is kept for an owner.
+// Forget adds to b the deletes of all values that are kept for an owner.
 func (v *Vault) Forget(ctx context.Context, b *tidemark.Batch, owner string) error {
 	for r, err := range v.k.Backend().List(ctx, tidemark.Query{Kind: KindSecret, Prefix: owner + ".", Order: tidemark.ByID}) {
 		if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && r.Version > 0) {
@@ -309,7 +313,8 @@ func (v *Vault) Forget(ctx context.Context, b *tidemark.Batch, owner string) err
 	return nil
 }
 
-// Reveal returns text with what is kept for its owner in place of masks.
+// Reveal returns text with each mask replaced by the value that is kept for the
+// owner.
 func (v *Vault) Reveal(ctx context.Context, owner, text string) (string, error) {
 	var failed error
 	text = tidemark.Unmask(text, func(mark string) (string, bool) {
@@ -322,8 +327,8 @@ func (v *Vault) Reveal(ctx context.Context, owner, text string) (string, error) 
 	return text, failed
 }
 
-// RevealAnywhere returns text with what is kept for anybody in place of masks.
-// Text that is JSON stays so.
+// RevealAnywhere returns text with each mask replaced by the value that is kept for
+// any owner. Text that is JSON stays valid JSON.
 func (v *Vault) RevealAnywhere(ctx context.Context, text string) (string, error) {
 	wanted := tidemark.Fingerprints(text)
 	if len(wanted) == 0 {
@@ -355,7 +360,7 @@ func (v *Vault) RevealAnywhere(ctx context.Context, text string) (string, error)
 	}), nil
 }
 
-// Quoted is the value as it stands inside of a JSON string.
+// Quoted returns the value as it is written inside a JSON string.
 func (v Value) Quoted() (string, error) {
 	b, err := records.Encode(v.Value)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package upkeep does to a whole store what can wait: it moves to the trash what
-// nobody changed for long, finishes purges that were interrupted, and finds and
-// masks secrets in what is kept.
+// Package upkeep does maintenance on a whole store that is not urgent: it moves
+// sessions to the trash that nobody has changed for a long time, finishes
+// interrupted purges, and finds and masks secrets in what is already kept.
 //
-// The rules are those of package store; this room goes from session to session.
-// It never purges anything for its age.
+// The rules are those of package store; upkeep applies them session by session. It
+// never purges a session because of its age.
 //
 //	done, err := upkeep.Clean(ctx, s, upkeep.CleanOptions{Retention: 180 * 24 * time.Hour, Holder: me})
 package upkeep
@@ -19,13 +19,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// CleanOptions say what is old, and who cleans.
+// CleanOptions configure Clean.
 type CleanOptions struct {
-	DryRun    bool          // say what would be done, and do nothing
-	Retention time.Duration // how long a session stays that nobody changes; 0: for ever
-	Holder    tidemark.Holder
+	DryRun    bool            // only return what would be done
+	Retention time.Duration   // how long a session is kept after its last change; 0: for ever
+	Holder    tidemark.Holder // who takes the leases for purging
 	Progress  func(format string, args ...any)
-	Skipped   func(error) // is told of each purge that could not be finished
+	Skipped   func(error) // called with the error of each purge that could not be finished
 }
 
 // Cleaned is what Clean did, or with DryRun would do.
@@ -41,8 +41,8 @@ type Expired struct {
 	UpdatedAt time.Time          `json:"updated_at"`
 }
 
-// Clean moves to the trash what is older than the retention, and goes on with
-// purges that were interrupted. Beside an error it returns what was done.
+// Clean moves sessions to the trash whose retention is over, and finishes
+// interrupted purges. With an error it also returns what was done before.
 func Clean(ctx context.Context, s *store.Store, o CleanOptions) (Cleaned, error) {
 	c := Cleaned{Trashed: []Expired{}, Purged: []tidemark.SessionID{}}
 	if err := c.retain(ctx, s, o); err != nil {
@@ -51,7 +51,7 @@ func Clean(ctx context.Context, s *store.Store, o CleanOptions) (Cleaned, error)
 	return c, c.finishPurges(ctx, s, o)
 }
 
-// retain moves to the trash what is older than the retention.
+// retain moves sessions to the trash whose retention is over.
 func (c *Cleaned) retain(ctx context.Context, s *store.Store, o CleanOptions) error {
 	if o.Retention == 0 {
 		return nil
@@ -77,8 +77,8 @@ func (c *Cleaned) retain(ctx context.Context, s *store.Store, o CleanOptions) er
 	return nil
 }
 
-// expire moves a session to the trash unless somebody wanted it meanwhile: the
-// listing may be minutes old.
+// expire moves a session to the trash unless it was changed, pinned, put on hold or
+// opened in the meantime: the listing may be minutes old.
 func expire(ctx context.Context, s *store.Store, id tidemark.SessionID, before time.Time) (moved bool, err error) {
 	i, err := s.Session(ctx, id)
 	if err == nil && (i.State != store.Live || i.Pinned || !i.UpdatedAt.Before(before)) {
@@ -93,10 +93,10 @@ func expire(ctx context.Context, s *store.Store, id tidemark.SessionID, before t
 	return err == nil, err
 }
 
-// statePurging is the state of a session whose purge began.
+// statePurging is the state of a session whose purge has begun.
 const statePurging = "purging"
 
-// finishPurges goes on with what a purge left behind that was interrupted.
+// finishPurges finishes interrupted purges.
 func (c *Cleaned) finishPurges(ctx context.Context, s *store.Store, o CleanOptions) error {
 	ids, err := s.Purging(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Cleaned) finishPurges(ctx context.Context, s *store.Store, o CleanOptio
 		if err == nil && i.State != statePurging || errors.Is(err, tidemark.ErrNotFound) {
 			continue
 		}
-		// A session that cannot be read is not known to be unwanted.
+		// A session that cannot be read is skipped: its state is not known.
 		if err == nil && !o.DryRun {
 			o.Progress("finishing the purge of %.8s", id)
 			err = s.Purge(ctx, id, o.Holder)

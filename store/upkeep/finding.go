@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Finding is one damage as programs see it.
+// Finding is one damage, as JSON for programs.
 type Finding struct {
 	Kind  string `json:"kind,omitempty"`
 	ID    string `json:"id,omitempty"`
@@ -17,8 +17,8 @@ type Finding struct {
 	What  string `json:"what"`
 }
 
-// Findings collects the damage that a verification found. What is no damage
-// ends it and is the error.
+// Findings collects the damage that a verification yields. The first error that is
+// not damage ends it and is returned.
 func Findings(found iter.Seq[error]) ([]Finding, error) {
 	all := []Finding{}
 	for err := range found {

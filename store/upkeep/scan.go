@@ -11,19 +11,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Leak is a secret that a Scan found. It never says the secret itself.
+// Leak is a secret that a Scan found. It never holds the secret itself.
 type Leak struct {
 	Session     tidemark.SessionID `json:"session"`
 	Worker      string             `json:"worker,omitempty"`
-	Seq         int64              `json:"seq,omitempty"`   // 0: what is said of the session
+	Seq         int64              `json:"seq,omitempty"`   // of the entry; 0: see Where
 	Where       string             `json:"where,omitempty"` // title, tag, label, …
 	Rule        string             `json:"rule"`
 	Fingerprint string             `json:"fingerprint"`
 	Masked      bool               `json:"masked"`
 }
 
-// Scan looks for secrets in what is kept, and with Mask adds marks that mask
-// them for every reader. Nothing is rewritten.
+// Scan looks for secrets in sessions, and with Mask adds marks that mask them for
+// every reader. No entry is rewritten.
 type Scan struct {
 	Mask     bool
 	Progress func(format string, args ...any)
@@ -33,7 +33,7 @@ type Scan struct {
 	sessions int
 }
 
-// All looks at every session, living and in the trash.
+// All scans every session, live and in the trash.
 func (f *Scan) All(ctx context.Context, s *store.Store) error {
 	for _, state := range []string{store.Live, store.Trash} {
 		for i, err := range s.Sessions(ctx, store.Filter{State: state}) {
@@ -54,7 +54,8 @@ func (f *Scan) All(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// Session looks at one session, its workers, and what is said of it.
+// Session scans one session: its title, tags and labels, its entries and those of
+// its workers.
 func (f *Scan) Session(ctx context.Context, s *store.Store, id tidemark.SessionID) error {
 	v, err := s.View(ctx, id)
 	if err != nil {
@@ -81,8 +82,9 @@ func (f *Scan) Session(ctx context.Context, s *store.Store, id tidemark.SessionI
 	return nil
 }
 
-// about looks at what is said of a session. A title can be masked by another
-// one; the rest is named, for its owner to change.
+// about scans the title, agent, tags, labels and Extra of a session. With Mask, it
+// replaces the title; the others are only reported, and their owner has to change
+// them.
 func (f *Scan) about(ctx context.Context, s *store.Store, v *store.View) error {
 	labels, err := v.Labels(ctx)
 	if err != nil {

@@ -10,18 +10,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// KeptMemory is a memory with its version and with where a listing goes on
-// behind it.
+// KeptMemory is a memory with its version and with the Mark from which a listing
+// continues after it.
 type KeptMemory struct {
 	Memory
 	Version int64
 	Mark    Mark
 }
 
-// MemoriesAfter lists what was learned in a project, or anywhere when that is
-// "", the one that changed last first, behind a mark of an earlier listing. It
-// looks at no folder, so that callers on other machines may name any. One that
-// cannot be read is yielded as a *tidemark.Damage, and the listing goes on.
+// MemoriesAfter lists the memories of a project, or of all projects when that is
+// "", the most recently changed first, from the Mark of an earlier listing on. In
+// contrast to Memories it does not look at the project's folder, which may be on
+// another machine. One that cannot be read is yielded as a *tidemark.Damage, and
+// the listing goes on.
 func (s *Store) MemoriesAfter(ctx context.Context, project string, after Mark) iter.Seq2[KeptMemory, error] {
 	q := tidemark.Query{Kind: kindMemory, Group: s.projectGroup(project), After: after.After(memoryKey(after.ID))}
 	return func(yield func(KeptMemory, error) bool) {
@@ -37,7 +38,7 @@ func (s *Store) MemoriesAfter(ctx context.Context, project string, after Mark) i
 	}
 }
 
-// MemoryAt returns a memory by its whole id: ErrNotFound.
+// MemoryAt returns the memory of exactly this id: ErrNotFound.
 func (s *Store) MemoryAt(ctx context.Context, id string) (KeptMemory, error) {
 	var m KeptMemory
 	if tidemark.CheckID(id) != nil {
@@ -51,8 +52,8 @@ func (s *Store) MemoryAt(ctx context.Context, id string) (KeptMemory, error) {
 	return m, err
 }
 
-// PutMemory keeps a memory under its id, in place of the one that stands at the
-// version want, as PutItem does. When it was learned stays what it was.
+// PutMemory keeps a memory under its id, and replaces the one at the version want,
+// as PutItem does. At stays that of the first version.
 func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory, error) {
 	if err := tidemark.CheckID(m.ID); err != nil {
 		return KeptMemory{}, err
@@ -69,7 +70,7 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 		var old Memory
 		r, err := s.k.Get(ctx, memoryKey(m.ID), &old)
 		if err == nil {
-			err = (Item{Kind: kindMemory, ID: m.ID}).stands(r.Version, want)
+			err = (Item{Kind: kindMemory, ID: m.ID}).checkVersion(r.Version, want)
 		}
 		if err != nil {
 			return err
@@ -91,13 +92,13 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 	return out, err
 }
 
-// ForgetAt removes a memory that stands at the version want, or at any:
+// ForgetAt removes a memory at the version want, which may be AnyVersion:
 // ErrNotFound, ErrConflict.
 func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
 	return records.Retry(ctx, func() error {
 		m, err := s.MemoryAt(ctx, id)
 		if err == nil {
-			err = (Item{Kind: kindMemory, ID: id}).stands(m.Version, want)
+			err = (Item{Kind: kindMemory, ID: id}).checkVersion(m.Version, want)
 		}
 		if err != nil {
 			return err

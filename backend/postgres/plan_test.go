@@ -1,0 +1,451 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
+)
+
+// planNode is a node of a plan as PostgreSQL explains it: Rows and what is
+// removed are averages over the loops, Blocks the sum, with those of its parts.
+type planNode struct {
+	Type     string     `json:"Node Type"`
+	Relation string     `json:"Relation Name"`
+	Index    string     `json:"Index Name"`
+	Cond     string     `json:"Index Cond"`
+	Rows     float64    `json:"Actual Rows"`
+	Loops    float64    `json:"Actual Loops"`
+	Filtered float64    `json:"Rows Removed by Filter"`
+	Unjoined float64    `json:"Rows Removed by Join Filter"`
+	Unmet    float64    `json:"Rows Removed by Index Recheck"`
+	Hit      float64    `json:"Shared Hit Blocks"`
+	Read     float64    `json:"Shared Read Blocks"`
+	Parts    []planNode `json:"Plans"`
+}
+
+// explained is a statement that was run, and how.
+type explained struct {
+	Query string   `json:"Query Text"`
+	Plan  planNode `json:"Plan"`
+}
+
+// explaining connects as a server does, with every statement explained by the
+// server that runs it, those inside functions, too.
+type explaining struct {
+	db *Database
+
+	mu  sync.Mutex
+	all []explained
+	bad []string
+}
+
+// explain lets every later connection of the server's role tell the plans of its
+// statements, as notices.
+func explain(t *testing.T, made *pgtest.Database) {
+	t.Helper()
+	for name, value := range map[string]string{"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",
+		"auto_explain.log_buffers": "on", "auto_explain.log_timing": "off", "auto_explain.log_nested_statements": "on", "auto_explain.log_format": "json",
+		"auto_explain.log_level": "notice"} {
+		tell(t, made.Super, fmt.Sprintf(`alter role %s in database %s set %s = '%s'`, made.Role, made.Name, name, value))
+	}
+}
+
+func newExplaining(t *testing.T, made *pgtest.Database, how Pooler) *explaining {
+	t.Helper()
+	e := &explaining{}
+	config, err := configOf(made.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.OnNotice = e.note
+	config.MaxConns = 1 // plans belong to a connection
+	db := &Database{place: "test", writers: make(map[who]*writer)}
+	if err := db.detect(t.Context(), config, &Options{Pooler: how}); err != nil {
+		t.Fatal(err)
+	}
+	if db.pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	db.hints.start(db, config.ConnConfig)
+	t.Cleanup(db.Close)
+	e.db = db
+	return e
+}
+
+func (e *explaining) note(_ *pgconn.PgConn, n *pgconn.Notice) {
+	_, plan, ok := strings.Cut(n.Message, "plan:\n")
+	if !ok {
+		return
+	}
+	var x explained
+	err := json.Unmarshal([]byte(plan), &x)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.bad = append(e.bad, err.Error())
+	} else if !strings.HasPrefix(x.Query, "select set_config(") && !strings.Contains(x.Query, "pg_notify") {
+		e.all = append(e.all, x)
+	}
+}
+
+// take returns what was explained since it was last called.
+func (e *explaining) take(t *testing.T) []explained {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.bad) > 0 {
+		t.Fatalf("plans that cannot be read: %q", e.bad)
+	}
+	all := e.all
+	e.all = nil
+	return all
+}
+
+// fewRows is how many rows a step of a plan may read and throw away.
+const fewRows = 4
+
+// Blocks that one walk down an index may touch, and those for each row that it
+// finds: what is walked in an index without a match is removed by nobody, and
+// shows only here.
+const (
+	blocksAWalk = 10
+	blocksARow  = 4
+)
+
+// faults lists what is wrong with a plan in which no step may yield more than
+// most rows, and notes the indexes that it walked.
+func (n *planNode) faults(most float64, indexes map[string]bool) (all []string) {
+	blocks := n.Hit + n.Read
+	for i := range n.Parts {
+		all = append(all, n.Parts[i].faults(most, indexes)...)
+		blocks -= n.Parts[i].Hit + n.Parts[i].Read
+	}
+	if n.Loops == 0 {
+		return all
+	}
+	what := n.Type
+	if n.Relation != "" {
+		what += " on " + n.Relation
+	}
+	if n.Index != "" {
+		what += " by " + n.Index + " " + n.Cond
+		indexes[n.Index] = true
+	}
+	if thrown := (n.Filtered + n.Unjoined + n.Unmet) * n.Loops; thrown > fewRows {
+		all = append(all, fmt.Sprintf("%s: throws away %.0f rows", what, thrown))
+	}
+	if rows := n.Rows * n.Loops; rows > most {
+		all = append(all, fmt.Sprintf("%s: %.0f rows", what, rows))
+	}
+	if n.Type == "Seq Scan" && n.Relation != "" {
+		all = append(all, what)
+	}
+	if strings.Contains(n.Type, "Scan") && blocks > n.Loops*blocksAWalk+n.Rows*n.Loops*blocksARow {
+		all = append(all, fmt.Sprintf("%s: %.0f blocks for %.0f rows in %.0f walks", what, blocks, n.Rows*n.Loops, n.Loops))
+	}
+	return all
+}
+
+// The sizes of the skewed database.
+const (
+	skewTenants  = 20_000
+	skewSessions = 5_000
+	skewLines    = 10_000
+)
+
+// skewed fills a database with one owner of many sessions, one of them long, in a tenant that has
+// run many jobs, and with many tenants of one session each. Rows that only stand
+// around are written in bulk, past the policies, and have no right sums.
+func skewed(t *testing.T, made *pgtest.Database) {
+	t.Helper()
+	who := connected(t, made.Server, nil).For(ada).who
+	// The owner's records come from series of their own; the others' ids are made
+	// of their number.
+	const bulk = `
+insert into tidemark.record (tenant, owner, kind, id, session, version, "group", state, due, updated, touched, batch, sum, body)
+  select tenant, owner, kind, case kind when 'name' then session || '.title' else session::text end, case when kind <> 'lease' then session end, 1,
+    case kind when 'name' then 'title:' || n when 'job' then 'agent' else '' end, case kind when 'session' then 'live' when 'lease' then 'held' when 'job' then 'ok' else '' end,
+    null, at, at, 'b', 0, '{}'
+  from (%[1]s) s cross join unnest(array[%[2]s]) kind;
+insert into tidemark.log (tenant, owner, kind, id, log, session, length, updated, parent, depth, nodes, turn, behind, indexed)
+  select tenant, owner, 'session', session::text, session, session, %[3]d, at, 1, 2, 0, 0, false, %[3]d from (%[1]s) s;
+insert into tidemark.line (tenant, owner, log, seq, kind, key, at, parent, depth, nodes, turn, batch, sum, body)
+  select tenant, owner, session, i, 'user', 'key ' || i, at, i - 1, i, 0, 0, 'b', 0, '{}' from (%[1]s) s cross join generate_series(1, %[3]d) i;
+insert into tidemark.word (tenant, owner, log, seq, word, at)
+  select tenant, owner, session, 1, convert_to(word, 'UTF8'), at from (%[1]s) s cross join unnest((array['common', 'w' || n %% 100])[:%[3]d]) word`
+	const others = `select n, md5('t' || n)::uuid as tenant, md5('o' || n)::uuid as owner, md5('s' || n)::uuid as session,
+    timestamptz '2026-01-01' + n * interval '1 minute' as at from generate_series(1, %d) n`
+	mine := fmt.Sprintf(`select n, '%s'::uuid as tenant, '%s'::uuid as owner, md5('m' || n)::uuid as session,
+    timestamptz '2026-01-01' + n * interval '1 minute' as at from generate_series(1, %d) n`, idText(who.tenant), idText(who.user), skewSessions)
+	jobs := fmt.Sprintf(`insert into tidemark.record (tenant, owner, kind, id, version, "group", state, due, updated, touched, batch, sum, body)
+  select '%[1]s', '%[1]s', 'job', md5('j' || n), 1, 'agent' || n %% 10, 'ok', null, at, at, 'b', 0, '{}'
+  from (select n, timestamptz '2026-01-01' + n * interval '1 minute' as at from generate_series(1, %[2]d) n) s`, idText(who.tenant), skewSessions)
+	for _, table := range []string{"record", "log", "line", "word"} {
+		tell(t, made.Super, `alter table tidemark.`+table+` set (autovacuum_enabled = false)`)
+	}
+	tell(t, made.Super, fmt.Sprintf(bulk, fmt.Sprintf(others, skewTenants), `'session', 'lease'`, 1), fmt.Sprintf(bulk, mine, `'session', 'lease', 'name'`, 2), jobs)
+}
+
+// skewAt is later than everything that stands around.
+var skewAt = time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
+
+func skewLine(log tidemark.Key, seq int64, key string) tidemark.Line {
+	l := tidemark.Line{Seq: seq, Kind: "user", Key: key, Body: []byte(`{"blocks":[]}`), At: skewAt.Add(time.Duration(seq) * time.Millisecond),
+		Position: tidemark.Position{Parent: seq - 1, Depth: seq}}
+	l.Sum = l.Checksum(log)
+	return l
+}
+
+// hot is the sessions that the statements are about, and how they are changed.
+type hot struct {
+	t    *testing.T
+	b    *Backend
+	id   tidemark.SessionID
+	next int64
+	acts int64
+}
+
+func (h *hot) key(kind string) tidemark.Key { return key(kind, string(h.id)) }
+
+// begin makes a session with a name and a lease, and lines.
+func (h *hot) begin(lines int64) {
+	h.t.Helper()
+	h.id, h.next = tidemark.NewSessionID(), 1
+	named := record(key("name", string(h.id)+".title"), 1, "{}")
+	named.Group = "title:" + string(h.id)
+	session, lease := record(h.key("session"), 1, "{}"), record(h.key("lease"), 1, "{}")
+	session.State, lease.State = "live", "held"
+	h.commit(tidemark.Batch{Puts: []tidemark.Record{session, lease, named}, Appends: []tidemark.Append{h.lines(1)}})
+	for h.next <= lines {
+		h.commit(tidemark.Batch{Appends: []tidemark.Append{h.lines(min(2000, lines+1-h.next))}})
+	}
+}
+
+// lines are the next n; one that comes alone has a key.
+func (h *hot) lines(n int64) tidemark.Append {
+	a := tidemark.Append{Log: h.key("session")}
+	for range n {
+		k := ""
+		if n == 1 {
+			k = fmt.Sprint("key ", h.next)
+		}
+		a.Lines = append(a.Lines, skewLine(a.Log, h.next, k))
+		h.next++
+	}
+	return a
+}
+
+func (h *hot) commit(b tidemark.Batch) {
+	h.t.Helper()
+	b.At = skewAt.Add(time.Duration(h.next) * time.Millisecond)
+	keep(h.t, h.b, b)
+}
+
+// count reads a sequence to its end.
+func count[T any](t *testing.T, seq iter.Seq2[T, error]) (n int) {
+	t.Helper()
+	for _, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func TestHotStatementsThrowNoRowsAwayHoweverOwnersDiffer(t *testing.T) {
+	made := ready(t, Migration{})
+	skewed(t, made)
+	explain(t, made)
+	t.Run("before_ANALYZE", func(t *testing.T) { hotStatements(t, newExplaining(t, made, Direct)) })
+	tell(t, made.Super, `analyze`)
+	t.Run("after_ANALYZE", func(t *testing.T) { hotStatements(t, newExplaining(t, made, Direct)) })
+	t.Run("as_behind_a_pooler", func(t *testing.T) { hotStatements(t, newExplaining(t, made, Pooled)) })
+}
+
+func hotStatements(t *testing.T, e *explaining) {
+	ctx := context.Background()
+	h := &hot{t: t, b: e.db.For(ada)}
+	h.begin(skewLines)
+	session := h.key("session")
+	list := func(q tidemark.Query) func(t *testing.T) int {
+		return func(t *testing.T) int { return count(t, h.b.List(ctx, q)) }
+	}
+	lines := func(s tidemark.Span) func(t *testing.T) int {
+		return func(t *testing.T) int { return count(t, h.b.Lines(ctx, session, s)) }
+	}
+	newest := func(t *testing.T) *tidemark.Record {
+		for r, err := range h.b.List(ctx, tidemark.Query{Kind: "session", Limit: 1}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &r
+		}
+		return nil
+	}
+	for _, op := range []struct {
+		name string
+		most float64 // rows that a step may yield
+		want string  // the indexes, and no other
+		do   func(t *testing.T) int
+		n    int // what do returns
+	}{
+		{"append under a lease", 4, "log_pkey record_pkey", func(t *testing.T) int {
+			h.acts++
+			act := tidemark.ActLog(tidemark.ActKind, ada.Tenant, "node", string(h.id))
+			l := tidemark.Line{Seq: h.acts, Kind: act.Kind, At: skewAt, Body: []byte("appended")}
+			l.Sum = l.Checksum(act)
+			h.commit(tidemark.Batch{Require: []tidemark.Precondition{{Key: h.key("lease"), Version: 1}},
+				Appends: []tidemark.Append{h.lines(1), {Log: act, Lines: []tidemark.Line{l}}}})
+			return 0
+		}, 0},
+		{"append with a record put", 4, "line_key log_pkey record_pkey", func(t *testing.T) int {
+			h.commit(tidemark.Batch{Require: []tidemark.Precondition{{Key: h.key("lease"), Version: 1}}, Puts: []tidemark.Record{record(h.key("pulse"), 1, "{}")},
+				Appends: []tidemark.Append{h.lines(1)}})
+			return 0
+		}, 0},
+		{"get", 1, "log_pkey record_pkey", func(t *testing.T) int {
+			if _, err := h.b.Get(ctx, session); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.b.Get(ctx, h.key("lease")); err != nil {
+				t.Fatal(err)
+			}
+			return 0
+		}, 0},
+		{"get what is nobody's", 2, "log_pkey record_pkey share_session", func(t *testing.T) int {
+			if _, err := h.b.Get(ctx, key("session", string(tidemark.NewSessionID()))); err == nil {
+				t.Fatal("found")
+			}
+			return 0
+		}, 0},
+		{"newest lines", 50, "line_pkey log_pkey", lines(tidemark.Span{Newest: 50}), 50},
+		{"newest lines backwards", 50, "line_pkey log_pkey", lines(tidemark.Span{Newest: 50, Backwards: true}), 50},
+		{"lines behind a seq", 50, "line_pkey log_pkey", lines(tidemark.Span{From: 5001, To: 5050}), 50},
+		{"lines before a seq", 50, "line_pkey log_pkey", lines(tidemark.Span{From: 5001, To: 5050, Backwards: true}), 50},
+		{"wait", 3, "log_pkey record_pkey", func(t *testing.T) int {
+			if err := h.b.Wait(ctx, session, 1); err != nil {
+				t.Fatal(err)
+			}
+			return 0
+		}, 0},
+		{"list newest", 100, "log_pkey record_newest record_pkey record_shared", list(tidemark.Query{Kind: "session", Limit: 1}), 1},
+		{"list newest after another", 100, "log_pkey record_newest record_pkey record_shared", func(t *testing.T) int {
+			n := 0
+			for _, err := range h.b.List(ctx, tidemark.Query{Kind: "session", Limit: 1, After: newest(t)}) {
+				if n++; err != nil {
+					return n // one of the rows that stand around, without a sum
+				}
+			}
+			return n
+		}, 1},
+		{"list of a state", 100, "log_pkey record_pkey record_shared record_state", list(tidemark.Query{Kind: "session", State: "live", Limit: 1}), 1},
+		{"list by id", 100, "log_pkey record_pkey record_shared", list(tidemark.Query{Kind: "session", Prefix: string(h.id), Order: tidemark.ByID, Limit: 1}), 1},
+		{"list newest by prefix", 100, "log_pkey record_pkey record_shared", list(tidemark.Query{Kind: "name", Prefix: string(h.id) + "."}), 1},
+		{"names by group", 100, "log_pkey record_group record_pkey record_shared", list(tidemark.Query{Kind: "name", Group: "title:" + string(h.id), Limit: 1}), 1},
+		{"leases held", 100, "log_pkey record_pkey record_state", list(tidemark.Query{Kind: "lease", State: "held", Limit: 1}), 1},
+		{"jobs due", 100, "record_due", func(t *testing.T) int {
+			return count(t, e.db.For(tidemark.Principal{Tenant: ada.Tenant, User: ada.Tenant}).List(ctx, tidemark.Query{Kind: "job", State: "pending", DueBy: skewAt, Order: tidemark.ByDue, Limit: 10}))
+		}, 0},
+		{"what is of a group, by id", 100, "log_pkey record_group record_pkey record_shared", list(tidemark.Query{Kind: "name", Group: "title:" + string(h.id), Order: tidemark.ByID}), 1},
+		{"sessions being purged", 100, "record_shared record_state", list(tidemark.Query{Kind: "session", State: "purging", Order: tidemark.ByID}), 0},
+		{"who shares", 16, "log_pkey record_pkey share_session", func(t *testing.T) int {
+			if _, _, err := h.b.Shared(ctx, h.id); err != nil {
+				t.Fatal(err)
+			}
+			return 0
+		}, 0},
+		{"unindexed", 10, "log_behind", func(t *testing.T) int { return min(count(t, h.b.Unindexed(ctx, "session")), 1) }, 1},
+		{"search for a word", 100, "log_id word_own word_shared", func(t *testing.T) int {
+			return count(t, h.b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "common"}}}, Limit: 20}))
+		}, 20},
+		{"search for an absent word", 100, "word_own word_shared", func(t *testing.T) int {
+			return count(t, h.b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "absent"}}}, Limit: 20}))
+		}, 0},
+		{"search for two words", countHits, "log_id word_own word_shared", func(t *testing.T) int {
+			return count(t, h.b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "common"}}, {{Word: "w7"}}}, Limit: 20}))
+		}, 20},
+		{"index", 30, "log_behind log_pkey", func(t *testing.T) int {
+			n := 0
+			for lag, err := range h.b.Unindexed(ctx, "session") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := h.b.Index(ctx, tidemark.Indexed{Log: lag.Log, Seq: lag.From, At: skewAt, Words: []string{"common", "pier"}}); err != nil {
+					t.Fatal(err)
+				}
+				n++
+			}
+			return min(n, 1)
+		}, 1},
+		{"walk", 2048, "log_pkey record_pkey", func(t *testing.T) int {
+			for _, err := range h.b.Walk(ctx, tidemark.Key{Kind: "session", ID: string(h.id)}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+			return 0
+		}, 0},
+	} {
+		t.Run(strings.ReplaceAll(op.name, " ", "_"), func(t *testing.T) {
+			e.take(t)
+			if n := op.do(t); n != op.n {
+				t.Errorf("%d found, want %d", n, op.n)
+			}
+			statements := e.take(t)
+			if len(statements) == 0 {
+				t.Fatal("nothing was explained")
+			}
+			used := make(map[string]bool)
+			for _, s := range statements {
+				if faults := s.Plan.faults(op.most, used); len(faults) > 0 {
+					t.Errorf("%.200s\n  %s", s.Query, strings.Join(faults, "\n  "))
+				}
+			}
+			if got := strings.Join(slices.Sorted(maps.Keys(used)), " "); got != op.want {
+				t.Errorf("indexes %s, want %s", got, op.want)
+			}
+		})
+	}
+}
+
+func TestAMigrationThatWasCutOffBetweenIndexesGoesOn(t *testing.T) {
+	made := ready(t, Migration{Partitions: 2})
+	keep(t, connected(t, made.Server, nil).For(ada), tidemark.Batch{Puts: []tidemark.Record{record(key("agent", "a"), 1, "{}")}})
+	// What a database of version 4 has when the migrator dies while PostgreSQL
+	// makes the first index: an index that nobody may use, and all the old ones.
+	tell(t, made.Super, `update pg_index set indisvalid = false where indexrelid = 'tidemark.log_id'::regclass`)
+	tell(t, made.Owner, `drop index tidemark.record_newest`, `create index record_touched on tidemark.record (tenant, owner, kind, touched desc, id)`,
+		`alter table tidemark.log add unique (tenant, log, owner)`, `delete from tidemark.goose_db_version where version_id = 5`)
+	if err := Migrate(t.Context(), made.Owner, made.Role); err != nil {
+		t.Fatal(err)
+	}
+	const indexes = `select string_agg(c.relname || case when i.indisvalid then '' else ' (invalid)' end, ' ' order by c.relname)
+  from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid in ('tidemark.record'::regclass, 'tidemark.log'::regclass)`
+	want := "log_behind log_id log_pkey record_due record_group record_newest record_pkey record_shared record_state"
+	if got := tellOne[string](t, made.Owner, indexes); got != want {
+		t.Errorf("indexes %s, want %s", got, want)
+	}
+	const skew = `select count(*) from pg_attribute a where a.attrelid in (select inhrelid from pg_inherits where inhparent = 'tidemark.line'::regclass)
+  and a.attname in ('tenant', 'owner', 'log') and a.attoptions @> '{n_distinct=1}'`
+	if n := tellOne[int](t, made.Owner, skew); n != 6 {
+		t.Errorf("%d columns of partitions are planned for large owners, want 6", n)
+	}
+	if _, err := connected(t, made.Server, nil).For(ada).Get(t.Context(), key("agent", "a")); err != nil {
+		t.Errorf("Get = %v", err)
+	}
+}
