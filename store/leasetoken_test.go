@@ -1,9 +1,12 @@
 package store_test
 
 import (
+	"context"
 	"errors"
+	"iter"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,4 +306,151 @@ func FuzzNoOtherTokenIsLetIn(f *testing.F) {
 			t.Errorf("Rejoin(%q) = %v", other, err)
 		}
 	})
+}
+
+// counted counts the calls that a Backend gets.
+type counted struct {
+	tidemark.Backend
+	reads, commits int
+}
+
+func (c *counted) Get(ctx context.Context, k tidemark.Key) (tidemark.Record, error) {
+	c.reads++
+	return c.Backend.Get(ctx, k)
+}
+
+func (c *counted) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
+	c.reads++
+	return c.Backend.List(ctx, q)
+}
+
+func (c *counted) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	c.reads++
+	return c.Backend.Lines(ctx, log, spans...)
+}
+
+func (c *counted) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	c.commits++
+	return c.Backend.Commit(ctx, b)
+}
+
+func TestAnAppendWithATokenThatWasUsedIsOneCommitAndNoRead(t *testing.T) {
+	c := &counted{Backend: memory.New()}
+	s := store.New(c, nil)
+	id, token := lentSession(t, s)
+	if s.HasToken(id, token) {
+		t.Error("a token is known before it was used")
+	}
+	if err := sayWith(t, s, id, token, "one"); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		c.reads, c.commits = 0, 0
+		if err := sayWith(t, s, id, token, "more"); err != nil || c.reads != 0 || c.commits != 1 {
+			t.Errorf("%d reads, %d commits: %v", c.reads, c.commits, err)
+		}
+	}
+	if s.HasToken(id, token+"x") || s.HasToken(tidemark.NewSessionID(), token) {
+		t.Error("another token, or that of another session, is known")
+	}
+}
+
+// What was kept of a token on one node is old when the token was used on
+// another: appends find that out, also those that name a parent that only the
+// other node has seen.
+func TestOneTokenOnTwoNodesWritesAsIfThereWereOne(t *testing.T) {
+	b := memory.New()
+	one, two := store.New(b, nil), store.New(b, nil)
+	id, token := lentSession(t, one)
+	for n, s := range []*store.Store{one, two, one, one, two, two, one} {
+		if err := sayWith(t, s, id, token, strconv.Itoa(n)); err != nil {
+			t.Fatalf("append %d: %v", n, err)
+		}
+	}
+	if err := sayWith(t, two, id, token, "only two has seen it"); err != nil {
+		t.Fatal(err)
+	}
+	err := one.WithToken(t.Context(), id, token, func(w *store.Writer) error {
+		e := tidemark.Say(tidemark.User, "a reply to it")
+		e.Parent = 9
+		seqs, err := w.Append(t.Context(), e)
+		if err == nil && seqs[0] != 10 {
+			t.Errorf("seq %d, want 10", seqs[0])
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for err := range one.Verify(t.Context(), id) {
+		t.Error(err)
+	}
+}
+
+func TestATokenThatWasUsedEndsWithItsLease(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, s *store.Store, id tidemark.SessionID, token string) error{
+		"returned": func(t *testing.T, s *store.Store, id tidemark.SessionID, token string) error {
+			return s.ReturnToken(t.Context(), id, token)
+		},
+		"handed on": func(t *testing.T, s *store.Store, id tidemark.SessionID, token string) error {
+			_, _, err := s.TransferToken(t.Context(), id, token, tidemark.Holder{Program: "phone"})
+			return err
+		},
+		"taken after silence": func(t *testing.T, s *store.Store, id tidemark.SessionID, token string) error {
+			time.Sleep(31 * time.Second)
+			_, err := s.Attach(t.Context(), id, tidemark.Holder{Program: "chat"})
+			return err
+		},
+		"silent": func(t *testing.T, s *store.Store, id tidemark.SessionID, token string) error {
+			time.Sleep(31 * time.Second)
+			return nil
+		},
+	} {
+		for _, here := range []bool{true, false} {
+			t.Run(name+" here "+strconv.FormatBool(here), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memory.New()
+					s, by := store.New(b, nil), store.New(b, nil)
+					if here {
+						by = s
+					}
+					id, token := lentSession(t, s)
+					if err := sayWith(t, s, id, token, "one"); err != nil {
+						t.Fatal(err)
+					}
+					if err := end(t, by, id, token); err != nil {
+						t.Fatal(err)
+					}
+					if err := sayWith(t, s, id, token, "late"); !errors.Is(err, tidemark.ErrConflict) {
+						t.Errorf("append = %v, want ErrConflict", err)
+					}
+					if i, err := s.Session(t.Context(), id); err != nil || i.Entries != 2 {
+						t.Errorf("%d entries, %v", i.Entries, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestManyCallsWithOneTokenAtOnceAreKeptOneAfterTheOther(t *testing.T) {
+	s := store.New(memory.New(), nil)
+	id, token := lentSession(t, s)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				if err := sayWith(t, s, id, token, "more"); err != nil {
+					t.Error(err)
+				}
+				if _, _, err := s.RenewToken(t.Context(), id, token); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if i, err := s.Session(t.Context(), id); err != nil || i.Entries != 161 {
+		t.Errorf("%d entries, %v", i.Entries, err)
+	}
 }

@@ -98,6 +98,7 @@ type Store struct {
 	grown   chan struct{} // holds one element when something was appended and not yet indexed
 	k       *records.Kernel
 	vault   *vault.Vault
+	tokens  *tokenWriters
 }
 
 // Self returns this process as the holder of a session; program is the name that
@@ -108,7 +109,7 @@ func Self(program string) tidemark.Holder { return process.Self(program) }
 
 // New returns a Store over b, which it closes when it is closed.
 func New(b tidemark.Backend, o *Options) *Store {
-	s := &Store{backend: b, grown: make(chan struct{}, 1)}
+	s := &Store{backend: b, grown: make(chan struct{}, 1), tokens: new(tokenWriters)}
 	if o != nil {
 		s.o = *o
 	}
@@ -159,7 +160,7 @@ func (s *Store) of(owner string) (*Store, error) {
 
 // setKernel puts s, which has to be a copy, on another Kernel.
 func (s *Store) setKernel(k *records.Kernel) *Store {
-	s.k, s.vault = k, s.vault.Over(k)
+	s.k, s.vault, s.tokens = k, s.vault.Over(k), new(tokenWriters)
 	return s
 }
 
@@ -167,7 +168,7 @@ func (s *Store) setKernel(k *records.Kernel) *Store {
 // beside sessions.
 func (s *Store) Records() *records.Kernel { return s.k }
 
-// With returns the same store, with also called on each of its batches.
+// With returns the same store, which passes each of its batches to an Also first.
 func (s *Store) With(also records.Also) *Store {
 	more := *s
 	return more.setKernel(s.k.With(also))

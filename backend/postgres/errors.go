@@ -38,7 +38,14 @@ func codeOf(err error) string {
 	return ""
 }
 
+// errMoved says that something which was read without a lock has changed, so
+// that the transaction is tried again.
+var errMoved = errors.New("changed by another transaction")
+
 func inTheWay(err error) bool {
+	if errors.Is(err, errMoved) {
+		return true
+	}
 	switch codeOf(err) {
 	case codeSerialization, codeDeadlock, codeLockTimeout, codeUnique:
 		return true

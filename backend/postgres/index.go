@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Limits of one transaction that adds to the index, so that an append to the
-// same log never waits long for it.
+// Limits of one transaction that adds to the index, so that a large import does
+// not keep the database busy with one of them while others append.
 const (
 	indexLines = 2048
-	indexWords = 50_000
+	indexWords = 8_000
 )
 
 // maxWordBytes bounds a word in the index. A longer one is cut to this length,
@@ -108,10 +109,11 @@ func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 }
 
 const sqlProgress = `select u.kind, u.id, l.log, l.scope, l.length, l.indexed from unnest($3::text[], $4::text[]) u(kind, id)
-  cross join lateral (select * from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = u.kind and l.id = u.id limit 1 for no key update) l`
+  cross join lateral (select * from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = u.kind and l.id = u.id limit 1) l`
 
-// take locks the logs of lines, in order, and returns how far each is indexed.
-func (x *indexing) take(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed) (map[tidemark.Key]progress, error) {
+// look returns how far each log of lines is indexed. It locks nothing, so that
+// nobody who appends waits while words are added.
+func (x *indexing) look(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed) (map[tidemark.Key]progress, error) {
 	seen := make(map[tidemark.Key]bool)
 	for i := range lines {
 		seen[lines[i].Log] = true
@@ -145,7 +147,7 @@ func (x *indexing) next(ctx context.Context, tx pgx.Tx) (end int, err error) {
 	}
 	lines := x.lines[x.done:]
 	if x.begun == nil {
-		begun, err := x.take(ctx, tx, lines)
+		begun, err := x.look(ctx, tx, lines)
 		if err != nil {
 			return 0, err
 		}
@@ -159,7 +161,7 @@ func (x *indexing) next(ctx context.Context, tx pgx.Tx) (end int, err error) {
 		words += len(x.lines[end].Words)
 	}
 	lines = x.lines[x.done:end]
-	now, err := x.take(ctx, tx, lines)
+	now, err := x.look(ctx, tx, lines)
 	if err != nil {
 		return 0, err
 	}
@@ -185,40 +187,62 @@ func follows(lines []tidemark.Indexed, have map[tidemark.Key]progress) error {
 const (
 	sqlNewWords = `insert into tidemark.word (tenant, owner, log, seq, scope, word, at)
   select $1, $2, u.* from unnest($3::uuid[], $4::bigint[], $5::uuid[], $6::bytea[], $7::timestamptz[]) u`
-	sqlIndexed = `update tidemark.log l set indexed = $4, behind = $4 < l.length where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $5`
+	// It changes nothing when the log is another one than it was, is shared in
+	// another way, or was indexed by somebody else.
+	sqlIndexed = `update tidemark.log l set indexed = $5, behind = $5 < l.length where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4
+  and l.log = $6 and l.indexed = $7 and l.scope is not distinct from $8`
 )
 
+// add adds the words of lines to logs that stand as they did now, and records
+// how far they are indexed: last, because that locks the logs until COMMIT.
 func (x *indexing) add(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed, now map[tidemark.Key]progress) error {
+	done, err := x.addWords(ctx, tx, lines, now)
+	if err != nil {
+		return err
+	}
+	batch := &pgx.Batch{}
+	for _, k := range slices.SortedFunc(maps.Keys(done), compareKeys) {
+		p := now[k]
+		batch.Queue(sqlIndexed, x.b.who.tenant, x.b.who.user, toText(k.Kind), toText(k.ID), done[k], p.log, p.indexed, p.scope).Exec(func(tag pgconn.CommandTag) error {
+			if tag.RowsAffected() == 0 {
+				return errMoved
+			}
+			return nil
+		})
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// addWords returns how far each log will be indexed.
+func (x *indexing) addWords(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed, now map[tidemark.Key]progress) (map[tidemark.Key]int64, error) {
 	var logs []id
 	var seqs []int64
 	var scopes []*id
 	var words [][]byte
 	var ats []time.Time
+	done := make(map[tidemark.Key]int64)
 	for i := range lines {
 		l := &lines[i]
 		p, ok := now[l.Log]
+		upto := max(p.indexed, done[l.Log])
 		switch {
-		case !ok || p.log != x.begun[l.Log].log || l.Seq <= p.indexed:
+		case !ok || p.log != x.begun[l.Log].log || l.Seq <= upto:
 			continue
-		case l.Seq != p.indexed+1 || l.Seq > p.length:
-			return tidemark.Conflictf("%s: line %d is not the next to index", l.Log, l.Seq)
+		case l.Seq != upto+1 || l.Seq > p.length:
+			return nil, tidemark.Conflictf("%s: line %d is not the next to index", l.Log, l.Seq)
 		}
-		p.indexed++
-		now[l.Log] = p
+		done[l.Log] = l.Seq
 		once := slices.Clone(l.Words)
 		slices.Sort(once)
 		for _, w := range slices.Compact(once) {
 			logs, seqs, scopes, words, ats = append(logs, p.log), append(seqs, l.Seq), append(scopes, p.scope), append(words, wordOut(w)), append(ats, l.At)
 		}
 	}
-	batch := &pgx.Batch{}
-	if len(words) > 0 {
-		batch.Queue(sqlNewWords, x.b.who.tenant, x.b.who.user, logs, seqs, scopes, words, ats)
+	if len(words) == 0 {
+		return done, nil
 	}
-	for k, p := range now {
-		batch.Queue(sqlIndexed, x.b.who.tenant, x.b.who.user, toText(k.Kind), p.indexed, toText(k.ID))
-	}
-	return tx.SendBatch(ctx, batch).Close()
+	_, err := tx.Exec(ctx, sqlNewWords, x.b.who.tenant, x.b.who.user, logs, seqs, scopes, words, ats)
+	return done, err
 }
 
 // Unindex empties the index of what the principal owns.

@@ -378,7 +378,7 @@ func hotStatements(t *testing.T, e *explaining) {
 		{"search for two words", countHits, "log_id word_own word_shared", func(t *testing.T) int {
 			return count(t, h.b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "common"}}, {{Word: "w7"}}}, Limit: 20}))
 		}, 20},
-		{"index", 30, "log_behind log_pkey", func(t *testing.T) int {
+		{"index", 30, "log_behind log_id log_pkey", func(t *testing.T) int {
 			n := 0
 			for lag, err := range h.b.Unindexed(ctx, "session") {
 				if err != nil {

@@ -16,6 +16,7 @@ package process
 
 import (
 	"os"
+	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -23,10 +24,14 @@ import (
 // Self returns this process as a holder. What the host does not tell is left
 // empty, and then nobody can prove this process dead.
 func Self(program string) tidemark.Holder {
-	h := Of(os.Getpid())
+	h := self()
 	h.Program = program
 	return h
 }
+
+// self asks the system once: nothing of it changes while the process runs but
+// the name of the host, and a holder keeps the name under which it began.
+var self = sync.OnceValue(func() tidemark.Holder { return Of(os.Getpid()) })
 
 // Of returns a process of this host as a holder, while the process exists or is
 // a zombie. The caller adds the program.

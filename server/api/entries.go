@@ -45,7 +45,7 @@ type appendInput struct {
 }
 
 func (s *Server) appendEntries(ctx context.Context, in *appendInput) (*struct{ Body api.Appended }, error) {
-	st, i, err := s.Owned(ctx, in.ID)
+	st, id, err := s.leased(ctx, in.ID, in.Body.Lease)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
@@ -57,13 +57,13 @@ func (s *Server) appendEntries(ctx context.Context, in *appendInput) (*struct{ B
 		// The lease may differ when a client retries.
 		asked := in.Body
 		asked.Lease = ""
-		if _, err := idempotent(ctx, st, "append-entries/"+string(i.ID), in.Key, asked); err != nil {
+		if _, err := idempotent(ctx, st, "append-entries/"+string(id), in.Key, asked); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 		keyed(entries, in.Key)
 	}
 	var seqs []int64
-	err = s.write(ctx, st, i.ID, in.Body.Lease, func(w *store.Writer) (err error) {
+	err = s.write(ctx, st, id, in.Body.Lease, func(w *store.Writer) (err error) {
 		if in.Body.Worker != "" {
 			seqs, err = w.AppendTo(ctx, in.Body.Worker, entries...)
 		} else {

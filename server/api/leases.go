@@ -143,11 +143,11 @@ type renewInput struct {
 }
 
 func (s *Server) renewLease(ctx context.Context, in *renewInput) (*leaseOutput, error) {
-	st, i, err := s.Owned(ctx, in.ID)
+	st, id, err := s.leased(ctx, in.ID, in.Body.Token)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	l, asked, err := st.RenewToken(ctx, i.ID, in.Body.Token)
+	l, asked, err := st.RenewToken(ctx, id, in.Body.Token)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}

@@ -72,6 +72,18 @@ func (s *Server) Owned(ctx context.Context, id string) (*store.Store, store.Info
 	return st, i, nil
 }
 
+// leased is Owned for a call that comes with the token of a lease; "" if it has
+// none. A token that was used here not long ago says whose the session is.
+func (s *Server) leased(ctx context.Context, name, token string) (*store.Store, tidemark.SessionID, error) {
+	if token != "" {
+		if st, id, err := s.Session(ctx, name); err == nil && st.HasToken(id, token) {
+			return st, id, nil
+		}
+	}
+	st, i, err := s.Owned(ctx, name)
+	return st, i.ID, err
+}
+
 // infoOf is a session in its wire form.
 func infoOf(i store.Info) api.SessionInfo {
 	out := api.SessionInfo{Session: i.Session, State: i.State, UpdatedAt: i.UpdatedAt, Messages: i.Messages, Nodes: i.Nodes, Entries: i.Entries,
