@@ -53,10 +53,12 @@ quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, 
 	bash scripts/quick.sh
 
 # One room may take more than Go's ten minutes on a small machine that is busy.
+# The other flags are those of scripts/quick.sh, for the same reasons.
 .PHONY: test
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
-	rooms=$$(bash scripts/rooms.sh); $(GO) test -vet=off -timeout=30m -json $$rooms | bin/tally
+	. scripts/memory.sh 4000000; rooms=$$(bash scripts/rooms.sh); \
+	$(GO) test -vet=off -ldflags=-w -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -parallel 8 -timeout=30m -json $$rooms | bin/tally
 	FUZZJOBS=$$(getconf _NPROCESSORS_ONLN) bash scripts/fuzz.sh $(TESTFUZZTIME)
 
 .PHONY: fresh
@@ -123,10 +125,11 @@ attacks: deps bin/tally ## the adversarial suite alone: what the threat model na
 	bash scripts/attacks.sh
 
 .PHONY: soak
-soak: deps ## random histories against the model, SOAKCHECKS (10000) each, then long fuzzing
+soak: deps ## random histories against the model, SOAKCHECKS (10000) each, every script on every kind of store, long fuzzing
 	@grep -rlE --include='*_test.go' '^\s+"(pgregory.net/rapid|.*/backend/backendtest)"$$' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 		$(GO) test -count=1 -timeout=0 ./$$dir -args -rapid.checks=$(SOAKCHECKS) </dev/null; \
 	done
+	TIDEMARK_EVERY_CASE=1 $(GO) test -count=1 -timeout=0 -run '^TestScripts$$' ./cmd/tidemark
 	@$(MAKE) fuzz FUZZTIME=10m
 
 .PHONY: audit-trial

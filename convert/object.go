@@ -55,14 +55,20 @@ func (o Object) Without(keys ...string) Object {
 	return rest
 }
 
-// Text reads a JSON string; ok is false for anything else. Most texts have
-// nothing to unescape, and most of a transcript is text.
+// Text reads a JSON string; ok is false for anything else. Most of a transcript
+// is text, so only what is hard to unescape goes to encoding/json.
 func Text(raw []byte) (s string, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
 	}
-	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+	inner := raw[1 : len(raw)-1]
+	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return string(inner), true
+	}
+	if raw[len(raw)-1] == '"' {
+		if s, ok = unescaped(inner); ok {
+			return s, true
+		}
 	}
 	if json.Unmarshal(raw, &s) != nil {
 		return "", false

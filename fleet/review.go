@@ -142,7 +142,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 	}
 	v.State, v.AnsweredAt, v.By, v.Reason, v.Shown = ReviewWaiting, time.Time{}, tidemark.Holder{}, "", v.Digest()
 	return records.Retry(ctx, func() error {
-		need, err := s.requireRunning(ctx, v.Job)
+		running, err := s.requireRunning(ctx, v.Job)
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 		if old.Version > 0 {
 			return tidemark.Existsf("job %s: the call %s was asked about before", v.Job, v.Call)
 		}
-		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Precondition{need}}
+		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Precondition{running}}
 		v.AskedAt = b.At
 		r, err := s.reviewRecord(v, 0)
 		if err != nil {
@@ -272,7 +272,7 @@ func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, 
 // answer gives a review its one answer.
 func (s *Store) answer(ctx context.Context, job, call string, answer Review) error {
 	return records.Retry(ctx, func() error {
-		need, err := s.requireRunning(ctx, job)
+		running, err := s.requireRunning(ctx, job)
 		if err != nil {
 			return err
 		}
@@ -286,7 +286,7 @@ func (s *Store) answer(ctx context.Context, job, call string, answer Review) err
 		if answer.Shown != "" && answer.Shown != v.Digest() {
 			return records.Final(tidemark.Conflictf("job %s: the call %s is not what was shown any more", job, call))
 		}
-		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Precondition{need}}
+		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Precondition{running}}
 		v.State, v.By, v.Reason, v.AnsweredAt, v.Shown = answer.State, answer.By, answer.Reason, b.At, v.Digest()
 		r, err := s.reviewRecord(v, version)
 		if err != nil {

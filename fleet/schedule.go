@@ -18,16 +18,16 @@ import (
 func (s *Store) Schedules(ctx context.Context, agent string) iter.Seq2[tidemark.Schedule, error] {
 	return func(yield func(tidemark.Schedule, error) bool) {
 		for d, err := range records.List[tidemark.Schedule](ctx, s.k, tidemark.Query{Kind: kindSchedule, Group: agent, Order: tidemark.ByID}) {
-			if !yield(withDueTimes(d), err) {
+			if !yield(hideTimesIfDisabled(d), err) {
 				return
 			}
 		}
 	}
 }
 
-// withDueTimes clears the times of a disabled schedule, which is never due. Its
-// record keeps them, for when it is enabled again.
-func withDueTimes(d tidemark.Schedule) tidemark.Schedule {
+// hideTimesIfDisabled clears the times of a disabled schedule, which is never due.
+// Its record keeps them, for when it is enabled again.
+func hideTimesIfDisabled(d tidemark.Schedule) tidemark.Schedule {
 	if d.Status == tidemark.Disabled {
 		d.NextRunAt, d.SettledAt = time.Time{}, time.Time{}
 	}
@@ -84,7 +84,7 @@ func (s *Store) schedule(ctx context.Context, agent, name string) (tidemark.Sche
 // Schedule returns one schedule: ErrNotFound.
 func (s *Store) Schedule(ctx context.Context, agent, name string) (tidemark.Schedule, error) {
 	d, _, err := s.schedule(ctx, agent, name)
-	return withDueTimes(d), err
+	return hideTimesIfDisabled(d), err
 }
 
 // ChangeSchedule changes a schedule: ErrNotFound. After a conflict, change is

@@ -74,14 +74,14 @@ func (s *Store) Trigger(ctx context.Context, from tidemark.Holder, now time.Time
 		if before, ok, err := s.findTriggered(ctx, now, in); ok || err != nil {
 			return before, err
 		}
-		going, err := s.unfinishedJob(ctx, d)
+		unfinished, err := s.unfinishedJob(ctx, d)
 		if err != nil {
 			return Triggered{}, err
 		}
 		o := Occurrence{Of: d, Next: d.NextRunAt, Settled: d.SettledAt}
 		got := Triggered{New: true}
-		if going != "" && d.Overlap == OverlapSkip {
-			got = Triggered{Skipped: "still running job " + going}
+		if unfinished != "" && d.Overlap == OverlapSkip {
+			got = Triggered{Skipped: "still running job " + unfinished}
 			o.Skipped = []Skipped{{Instant: now, Until: now, Count: 1, Reason: got.Skipped, Delivery: in.ID}}
 		} else {
 			o.Jobs = []tidemark.Job{{Trigger: in.Type, Prompt: in.Text(d.Prompt), SessionID: d.Session, Occurrence: now, Extra: extra}}
@@ -94,8 +94,8 @@ func (s *Store) Trigger(ctx context.Context, from tidemark.Holder, now time.Time
 			return got, err
 		}
 		got.Job = jobs[0]
-		if going != "" && d.Overlap == OverlapReplace {
-			if _, err := s.CancelJob(ctx, going, from); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+		if unfinished != "" && d.Overlap == OverlapReplace {
+			if _, err := s.CancelJob(ctx, unfinished, from); err != nil && !errors.Is(err, tidemark.ErrConflict) {
 				return got, err
 			}
 		}

@@ -9,20 +9,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 list() { awk -F' +[|] ' -v kind="$1" 'sub("^" kind " +", "", $1) { print $1 }' scripts/quick.txt; }
 
-# Tests keep what they make in memory where there is room, because a disk takes
-# its time for each of the thousands of syncs. Some run programs that they made.
-memory=/dev/shm
-if try=$(mktemp "$memory/tidemark.XXXXXX" 2>/dev/null); then
-	printf '#!/bin/sh\n' >"$try" && chmod 700 "$try"
-	if "$try" && [ "$(df -Pk "$memory" | awk 'END { print $4 }')" -gt 2000000 ]; then
-		export GOTMPDIR=${GOTMPDIR:-${TMPDIR:-/tmp}} TMPDIR=$memory
-	fi
-	rm -f "$try"
-fi
+. scripts/memory.sh 2000000
 
-# Most tests of the longest rooms wait for programs, so more than one a core
-# may be under way.
+# Most tests of the longest rooms wait for programs, so more than one room a core
+# and many tests of a room may be under way. Without what only a debugger reads,
+# test programs are linked in half the time.
 rooms=$(bash scripts/rooms.sh | grep -vE "/($(list room | paste -sd'|' -))\$")
 {
-	"$GO" test -short -vet=off -json -parallel 8 -skip "^($(list test | paste -sd'|' -))\$" $rooms || true
+	"$GO" test -short -vet=off -ldflags=-w -json -p $(($(getconf _NPROCESSORS_ONLN) + 1)) -parallel 8 -skip "^($(list test | paste -sd'|' -))\$" $rooms || true
 } | bin/tally -quick

@@ -49,7 +49,7 @@ func (s *Store) Release(ctx context.Context, id tidemark.SessionID, force bool) 
 	return s.k.Release(ctx, keyOf(kindSession, id), force)
 }
 
-// RequestHandover tells the holder of a session that from wants it. The holder
+// RequestHandover asks the holder of a session to hand it over to from. The holder
 // decides; see Writer.KeepAlive.
 func (s *Store) RequestHandover(ctx context.Context, id tidemark.SessionID, from tidemark.Holder) error {
 	return s.k.RequestHandover(ctx, keyOf(kindSession, id), from)

@@ -168,7 +168,7 @@ func (s *Store) setKernel(k *records.Kernel) *Store {
 // beside sessions.
 func (s *Store) Records() *records.Kernel { return s.k }
 
-// With returns the same store, with also called on each of its batches.
+// With returns the same store, which passes each of its batches to an Also first.
 func (s *Store) With(also records.Also) *Store {
 	more := *s
 	return more.setKernel(s.k.With(also))

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
@@ -17,26 +18,32 @@ import (
 var (
 	// noNetwork matches messages of programs that cannot resolve a name or
 	// reach a host.
-	noNetwork = regexp.MustCompile(`(?i)could not resolve|name resolution|name or service not known|network is unreachable|no address associated|getaddrinfo|ENOTFOUND|EAI_AGAIN|ENETUNREACH|` +
+	noNetwork = whenNeeded(`(?i)could not resolve|name resolution|name or service not known|network is unreachable|no address associated|getaddrinfo|ENOTFOUND|EAI_AGAIN|ENETUNREACH|` +
 		`dial tcp|failed to establish a new connection|failed to lookup address|unable to resolve host|connection refused|proxyconnect|tunnel connection failed|CONNECT tunnel failed|ProxyError|address family not supported`)
 	// namedHost finds the host in such a message.
-	namedHost = regexp.MustCompile(`(?i)(?:the sandbox does not allow the host "|could not resolve host: |could not resolve proxy: |unable to resolve host address .|lookup |ENOTFOUND |EAI_AGAIN |https?://(?:[^/\s@]*@)?)([a-z0-9][a-z0-9.-]*\.[a-z][a-z0-9-]*)`)
+	namedHost = whenNeeded(`(?i)(?:the sandbox does not allow the host "|could not resolve host: |could not resolve proxy: |unable to resolve host address .|lookup |ENOTFOUND |EAI_AGAIN |https?://(?:[^/\s@]*@)?)([a-z0-9][a-z0-9.-]*\.[a-z][a-z0-9-]*)`)
 	// noFile matches messages about files that do not exist or are not
 	// accessible.
-	noFile = regexp.MustCompile(`(?i)no such file or directory|permission denied|read-only file system|operation not permitted|EROFS|EACCES|ENOENT|FileNotFoundError|PermissionError`)
+	noFile = whenNeeded(`(?i)no such file or directory|permission denied|read-only file system|operation not permitted|EROFS|EACCES|ENOENT|FileNotFoundError|PermissionError`)
 	// ownPath matches paths that each sandbox has for itself.
-	ownPath = regexp.MustCompile(`^/(dev|proc|tmp|var/tmp)(/|$)`)
+	ownPath = whenNeeded(`^/(dev|proc|tmp|var/tmp)(/|$)`)
 	// namedPath matches an absolute path, or one in the home folder.
-	namedPath = regexp.MustCompile(`(?:^|[\s'"=:(\x60])(~?/[^\s'":,;)\x60]+)`)
+	namedPath = whenNeeded(`(?:^|[\s'"=:(\x60])(~?/[^\s'":,;)\x60]+)`)
 )
+
+// whenNeeded compiles an expression at its first use: most runs of the program
+// need none of these, and each would pay for them when it starts.
+func whenNeeded(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // refusal says in a sentence what the sandbox denied to a program that failed,
 // and how to get it; "" when it failed for another reason.
 func refusal(p sandbox.Policy, command, text string) string {
 	said := command + "\n" + text
-	if noNetwork.MatchString(text) {
+	if noNetwork().MatchString(text) {
 		host := "HOST"
-		for _, m := range namedHost.FindAllStringSubmatch(said, -1) {
+		for _, m := range namedHost().FindAllStringSubmatch(said, -1) {
 			if name := strings.ToLower(m[1]); !slices.Contains(p.Hosts, name) {
 				host = name
 				break
@@ -58,7 +65,7 @@ func refusal(p sandbox.Policy, command, text string) string {
 // refusedPath says what the sandbox denied, from a program's message about a
 // file.
 func refusedPath(p sandbox.Policy, line string) string {
-	if !noFile.MatchString(line) {
+	if !noFile().MatchString(line) {
 		return ""
 	}
 	if name := namedProtected(line); name != "" && strings.Contains(strings.ToLower(line), "read-only") {
@@ -66,7 +73,7 @@ func refusedPath(p sandbox.Policy, line string) string {
 	}
 	missing := strings.Contains(strings.ToLower(line), "no such file")
 	// Messages begin with who complains and end with what about.
-	for _, m := range slices.Backward(namedPath.FindAllStringSubmatch(line, -1)) {
+	for _, m := range slices.Backward(namedPath().FindAllStringSubmatch(line, -1)) {
 		path := m[1]
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
 			path = p.Home + "/" + rest
@@ -74,7 +81,7 @@ func refusedPath(p sandbox.Policy, line string) string {
 		switch {
 		case belowAny(p.Hide, path):
 			return "this is where Tidemark keeps its sessions and keys, and no program gets it"
-		case belowAny(slices.Concat([]string{p.Root}, p.Write), path), p.Sees(path) && missing, ownPath.MatchString(path):
+		case belowAny(slices.Concat([]string{p.Root}, p.Write), path), p.Sees(path) && missing, ownPath().MatchString(path):
 		default:
 			folder := filepath.Dir(path)
 			if _, all := below(folder, p.Home); all {

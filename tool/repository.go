@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -32,8 +31,8 @@ var dataSettings = []string{
 const maxGitConfig = 256 << 10
 
 var (
-	gitSection = regexp.MustCompile(`^\[([A-Za-z0-9-]+)( "[^"\\]*")?\]$`)
-	gitSetting = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=[^\x00-\x08\x0b-\x1f]*)?$`)
+	gitSection = whenNeeded(`^\[([A-Za-z0-9-]+)( "[^"\\]*")?\]$`)
+	gitSetting = whenNeeded(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=[^\x00-\x08\x0b-\x1f]*)?$`)
 )
 
 // safeRepository reports whether git, started in the shell's directory,
@@ -170,13 +169,13 @@ func safeGitConfig(name string) bool {
 			return false
 		case line == "" || line[0] == '#' || line[0] == ';':
 		case line[0] == '[':
-			m := gitSection.FindStringSubmatch(line)
+			m := gitSection().FindStringSubmatch(line)
 			if m == nil {
 				return false
 			}
 			section = strings.ToLower(m[1])
 		default:
-			m := gitSetting.FindStringSubmatch(line)
+			m := gitSetting().FindStringSubmatch(line)
 			if m == nil || !slices.Contains(dataSettings, section+"."+strings.ToLower(m[1])) {
 				return false
 			}

@@ -135,9 +135,19 @@ func (l *logImport) keyOf(id string) string {
 	return key
 }
 
+// existing returns the entry that is there under a key.
+func (l *logImport) existing(key string) (have keptEntry, ok bool) {
+	if len(l.kept) == 0 {
+		return have, false
+	}
+	have, ok = l.kept[shortSumOf(key)]
+	return have, ok
+}
+
 // add handles one entry: it exists, it is new, or it was changed.
 func (l *logImport) add(ctx context.Context, e convert.Entry) error {
-	if _, again := l.seqs[shortSumOf(e.ID)]; again && e.ID != "" {
+	id := shortSumOf(e.ID)
+	if _, again := l.seqs[id]; again && e.ID != "" {
 		return nil
 	}
 	kept := e.Entry
@@ -145,16 +155,18 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		kept.Kind = tidemark.KindMessage
 	}
 	kept.At = kept.At.UTC().Truncate(time.Microsecond)
-	sum := sumOf(kept)
 	if e.ID != "" {
 		kept.Key = l.keyOf(e.ID)
-		have, ok := l.kept[shortSumOf(kept.Key)]
-		if ok && have.sum != sum && have.sum != sumOf(l.s.Mask(kept)) {
-			kept.Key = l.keyOf(e.ID + "~" + hex.EncodeToString(sum[:4]))
-			have, ok = l.kept[shortSumOf(kept.Key)]
+		have, ok := l.existing(kept.Key)
+		if ok {
+			// Only what is there is compared: a sum costs as much as the line.
+			if sum := sumOf(kept); have.sum != sum && have.sum != sumOf(l.s.Mask(kept)) {
+				kept.Key = l.keyOf(e.ID + "~" + hex.EncodeToString(sum[:4]))
+				have, ok = l.existing(kept.Key)
+			}
 		}
 		if ok {
-			l.seqs[shortSumOf(e.ID)], l.last = have.seq, have.seq
+			l.seqs[id], l.last = have.seq, have.seq
 			return nil
 		}
 	}
@@ -166,7 +178,7 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		l.result.Title = promptOf(kept)
 	}
 	if l.DryRun {
-		l.seqs[shortSumOf(e.ID)] = 0
+		l.seqs[id] = 0
 		return nil
 	}
 	if l.here != nil || l.from.Fork != nil {
@@ -179,7 +191,7 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	l.end++
 	l.last = l.end
 	if e.ID != "" {
-		l.seqs[shortSumOf(e.ID)] = l.end
+		l.seqs[id] = l.end
 	}
 	for _, b := range kept.Blocks {
 		l.size += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw)

@@ -73,24 +73,25 @@ func (e *editorAgent) run(ctx context.Context) error {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		e.say("This is for an editor, which talks to it over stdin and stdout. To talk to the agent yourself: tidemark chat")
 	}
-	// A terminal that goes, or an editor that is gone, is a way out like others:
-	// it saves. What is written to nobody must not end the process before that.
-	e.hearUnlessIgnored(syscall.SIGHUP)
+	// When the terminal or the editor is gone, sessions are saved as at any other
+	// end. SIGPIPE is caught so that a failed write does not kill the process first.
+	e.notifyUnlessIgnored(syscall.SIGHUP)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o := acp.Options{Store: e.s, Version: version, Project: projectAt, Folder: e.project(), Log: e.say, Hint: e.hint}
 	by := acp.Agent{Setup: e.setup(e.config), Options: e.agentOptions, Holder: e.holderIn, Encrypted: e.opened.Sealed() != nil, People: e.terminal}
-	if e.verbose { // an editor shows stderr as trouble
+	if e.verbose { // editors show stderr as errors
 		by.Note = e.say
 	}
 	err = acp.Serve(ctx, e.in, e.out, o.With(ctx, by))
 	var end *stopped
 	if errors.As(context.Cause(ctx), &end) {
-		return &stopped{signal: end.signal, quiet: true} // it was said what is saved
+		return &stopped{signal: end.signal, quiet: true} // what was saved is printed already
 	}
 	return err
 }
 
-// holderIn is this process as what an editor runs.
+// holderIn returns this process as the holder of a lease, with the name of the
+// editor that runs it.
 func (e *editorAgent) holderIn(editor string) tidemark.Holder {
 	if editor == "" {
 		return e.holder(e.cmd)
@@ -98,7 +99,7 @@ func (e *editorAgent) holderIn(editor string) tidemark.Holder {
 	return process.Self(e.cmd.CommandPath() + ", in " + editor)
 }
 
-// agentOptions are those of every conversation in a folder of the editor.
+// agentOptions returns the options of conversations in a folder of the editor.
 func (e *editorAgent) agentOptions(folder string) agent.Options {
 	if folder == "" {
 		return e.f.options(e.app, e.s, e.project(), currentFolder())

@@ -37,7 +37,7 @@ func agentsCommand(a *app) *cobra.Command {
 					if g.Node != "" && g.Node != a.host() {
 						current += " on " + g.Node
 					}
-					t.Row(g.Name, g.Status, current, render.OrDash(g.LastJob), render.OrDash(g.NextSchedule), due(g.NextTriggerAt), render.OrDash(g.FailedJob), render.Phrase(g.ErrorMessage))
+					t.Row(g.Name, g.Status, current, render.OrDash(g.LastJob), render.OrDash(g.NextSchedule), timeOrDash(g.NextTriggerAt), render.OrDash(g.FailedJob), render.Phrase(g.ErrorMessage))
 				}
 				return t.Print(w)
 			})
@@ -45,7 +45,8 @@ func agentsCommand(a *app) *cobra.Command {
 	}
 }
 
-func due(t time.Time) string {
+// timeOrDash formats a time for people, or returns "-" if it is zero.
+func timeOrDash(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
@@ -67,7 +68,7 @@ func agentCommand(a *app) *cobra.Command {
 				session = fmt.Sprintf("%s, %d jobs, used %s", g.Session.ID, g.Session.Jobs, a.when(g.Session.LastUsedAt))
 			}
 			return a.printFields(g, [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", render.OrDash(g.CurrentJob)}, {"last job", render.OrDash(g.LastJob)},
-				{"next", render.OrDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"failed job", render.OrDash(g.FailedJob)}, {"error", render.OrDash(g.ErrorMessage)}})
+				{"next", render.OrDash(g.NextSchedule)}, {"due", timeOrDash(g.NextTriggerAt)}, {"session", session}, {"failed job", render.OrDash(g.FailedJob)}, {"error", render.OrDash(g.ErrorMessage)}})
 		}),
 	}, &cobra.Command{
 		Use: "reset NAME", Short: "Forget the session and the error of an agent", Example: "  tidemark agent reset coder",
@@ -92,7 +93,7 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 		Example: "  tidemark agent remove coder",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
-			if err := a.inFleetFile(args[0]); err != nil {
+			if err := a.checkNotInFleetFile(args[0]); err != nil {
 				return err
 			}
 			gone, err := s.RemoveAgent(cmd.Context(), args[0], a.holder(cmd))
@@ -109,9 +110,9 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 	}
 }
 
-// inFleetFile refuses an agent that the fleet file of this folder would bring
-// back. A file that cannot be read says nothing.
-func (a *app) inFleetFile(name string) error {
+// checkNotInFleetFile refuses an agent that the fleet file of this folder would
+// bring back. A file that cannot be read is ignored.
+func (a *app) checkNotInFleetFile(name string) error {
 	f, err := file.Read(file.DefaultName)
 	if err != nil || !f.Has(name) {
 		return nil
@@ -119,8 +120,8 @@ func (a *app) inFleetFile(name string) error {
 	return hint.With(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, file.DefaultName), "take it out of the file first")
 }
 
-// readFleetKey is the key of the fleet, if one was up here. One that is not
-// trusted is said, and signs nothing.
+// readFleetKey returns the key of the fleet; nil if no fleet has run here, and,
+// after printing the error, if the key cannot be trusted.
 func (a *app) readFleetKey() fleet.Key {
 	state, err := stateDir()
 	if err != nil {
@@ -141,7 +142,7 @@ func schedulesCommand(a *app) *cobra.Command {
 		Args:    usage(cobra.NoArgs),
 		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
 			key := a.readFleetKey()
-			all, err := readable(a, s.Schedules(cmd.Context(), agent))
+			all, err := collectReadable(a, s.Schedules(cmd.Context(), agent))
 			if err != nil {
 				return err
 			}
@@ -162,7 +163,7 @@ func schedulesCommand(a *app) *cobra.Command {
 					if d.Proposed {
 						status = "proposed"
 					}
-					t.Row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
+					t.Row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), timeOrDash(d.NextRunAt), timeOrDash(d.LastRunAt), skipped, render.Phrase(d.LastError))
 				}
 				return t.Print(w)
 			})
@@ -182,7 +183,7 @@ func scheduleText(d tidemark.Schedule) string {
 	return render.OrDash(d.Type)
 }
 
-// scheduleNamed opens the store to change a schedule, and parts AGENT/NAME.
+// scheduleNamed opens the store to change a schedule, and splits AGENT/NAME.
 func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *fleet.Store, agent, name string, err error) {
 	if agent, name, err = refParts(ref); err == nil {
 		s, err = a.openFleet(cmd.Context(), open.Write)
@@ -190,22 +191,22 @@ func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *fleet.Store, age
 	return s, agent, name, err
 }
 
-// turned says what comes of a schedule that somebody enabled or disabled.
-func turned(d tidemark.Schedule, now time.Time) string {
+// turnedText says what enabling or disabling a schedule has changed.
+func turnedText(d tidemark.Schedule, now time.Time) string {
 	on := d.Status != tidemark.Disabled
-	said := "is disabled: it is not due until somebody enables it."
+	text := "is disabled: it is not due until somebody enables it."
 	switch {
 	case on && d.NextRunAt.IsZero():
-		said = "is enabled."
+		text = "is enabled."
 	case on && d.NextRunAt.After(now):
-		said = "is enabled, and next due at " + due(d.NextRunAt) + "."
+		text = "is enabled, and next due at " + timeOrDash(d.NextRunAt) + "."
 	case on:
-		said = "is enabled. It was due at " + due(d.NextRunAt) + ", while it was disabled: what of that runs now is for missed: " + cmp.Or(d.Missed, fleet.MissedOnce) + " to say."
+		text = "is enabled. It was due at " + timeOrDash(d.NextRunAt) + ", while it was disabled: what of that runs now is for missed: " + cmp.Or(d.Missed, fleet.MissedOnce) + " to say."
 	}
 	if d.Enabled != nil && *d.Enabled != on {
-		said += fmt.Sprintf("\nThe fleet file says enabled: %t, which holds again as soon as the file is read: at the next reload, or start, of the fleet. Change it there to keep it so.", *d.Enabled)
+		text += fmt.Sprintf("\nThe fleet file says enabled: %t, which holds again as soon as the file is read: at the next reload, or start, of the fleet. Change it there to keep it so.", *d.Enabled)
 	}
-	return said
+	return text
 }
 
 func scheduleCommand(a *app) *cobra.Command {
@@ -232,7 +233,7 @@ func scheduleCommand(a *app) *cobra.Command {
 				if accepted {
 					a.say("%s is accepted here: %s, it tells the agent %q.", args[0], scheduleText(kept), kept.Prompt)
 				}
-				a.say("%s %s", args[0], turned(kept, time.Now()))
+				a.say("%s %s", args[0], turnedText(kept, time.Now()))
 				if status == tidemark.Disabled {
 					kept.NextRunAt, kept.SettledAt = time.Time{}, time.Time{}
 				}

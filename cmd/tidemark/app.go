@@ -34,10 +34,10 @@ type app struct {
 	configFile string
 	keyFile    string
 	noEncrypt  bool
-	// newPassphraseOnly says that a passphrase in the environment is one to
-	// add, not one to open with.
+	// newPassphraseOnly means that a passphrase in the environment is to be
+	// added, not used to open the store.
 	newPassphraseOnly bool
-	json              string // fields, "*" for all, "" when not asked for
+	json              string // fields, "*" for all, "" without --json
 	jq                string
 	template          string
 	noInput           bool
@@ -45,14 +45,14 @@ type app struct {
 	verbose           bool
 	noColor           bool
 
-	terminal bool // stdout is one
+	terminal bool // stdout is a terminal
 	columns  int
 	color    bool
 	config   config.Config
 	opened   *open.Opened // the store, once it was opened
 
 	signals  chan os.Signal
-	onSignal *atomic.Pointer[func(os.Signal)] // set by a command that takes signals itself
+	onSignal *atomic.Pointer[func(os.Signal)] // set by a command that handles signals itself
 
 	progressAt time.Time // when progress was last shown
 
@@ -119,12 +119,12 @@ func wantsColor(c config.Config) bool {
 	return c.Color == nil || *c.Color
 }
 
-// holder is this process as the holder of a lease.
+// holder returns this process as the holder of a lease.
 func (a *app) holder(cmd *cobra.Command) tidemark.Holder {
 	return process.Self(cmd.CommandPath())
 }
 
-// open returns the store, opened as far as the command needs.
+// open returns the store, opened with the access that the command needs.
 func (a *app) open(ctx context.Context, how open.Access) (*store.Store, error) {
 	if a.opened != nil {
 		return a.opened.Store, nil
@@ -133,14 +133,14 @@ func (a *app) open(ctx context.Context, how open.Access) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.opened, err = open.Open(ctx, url, a.opening(how)); err != nil {
+	if a.opened, err = open.Open(ctx, url, a.openOptions(how)); err != nil {
 		a.opened = nil
 		return nil, err
 	}
 	return a.opened.Store, nil
 }
 
-// location returns where the store is, and who says so.
+// location returns the URL of the store, and which setting it comes from.
 func (a *app) location() (url, origin string, err error) {
 	switch env := os.Getenv("TIDEMARK_STORE"); {
 	case a.storeURL != "":
@@ -154,8 +154,8 @@ func (a *app) location() (url, origin string, err error) {
 	return url, "default", err
 }
 
-// opening says how this command opens stores.
-func (a *app) opening(how open.Access) *open.Options {
+// openOptions returns how this command opens stores.
+func (a *app) openOptions(how open.Access) *open.Options {
 	o := &open.Options{
 		Access: how, Environ: os.Environ(), Plain: a.noEncrypt, Ask: a.askPassphrase, KeyCommandErrors: os.Stderr,
 		Redact: a.config.Redaction(), RedactRules: a.config.RedactRules,
@@ -182,7 +182,7 @@ func (a *app) opening(how open.Access) *open.Options {
 	return o
 }
 
-// warnOfSecrets says what kind of secret was met, never which.
+// warnOfSecrets prints which kinds of secrets were found, never the secrets.
 func (a *app) warnOfSecrets(owner string, found []store.Secret) {
 	mode := a.config.Redaction()
 	for _, s := range found {
@@ -205,7 +205,7 @@ func (a *app) close() error {
 }
 
 // resolve opens the store and finds what a reference means. It returns the store
-// as the owner of the session has it.
+// as the owner of that session sees it.
 func (a *app) resolve(ctx context.Context, how open.Access, ref string) (*store.Store, store.Point, error) {
 	s, err := a.open(ctx, how)
 	if err != nil {
@@ -221,14 +221,14 @@ func (a *app) resolve(ctx context.Context, how open.Access, ref string) (*store.
 	return p.Store(), p, nil
 }
 
-// attached runs work with the writer of a session and lets go of it at the
-// end, also when the work was interrupted.
-func (a *app) attached(cmd *cobra.Command, s *store.Store, id tidemark.SessionID, work func(*store.Writer) error) error {
+// withWriter calls run with a writer of a session, and closes the writer
+// afterwards, also when run was interrupted.
+func (a *app) withWriter(cmd *cobra.Command, s *store.Store, id tidemark.SessionID, run func(*store.Writer) error) error {
 	w, err := s.Attach(cmd.Context(), id, a.holder(cmd))
 	if err != nil {
 		return err
 	}
-	return errors.Join(work(w), w.Close(context.WithoutCancel(cmd.Context())))
+	return errors.Join(run(w), w.Close(context.WithoutCancel(cmd.Context())))
 }
 
 // parseSince reads a point in time: RFC 3339, a date, or an age like 36h, 7d.
@@ -253,5 +253,5 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, tidemark.Invalidf("time %q: want a date like 2026-11-15, RFC 3339, or an age like 36h or 7d", s)
 }
 
-// host is the name of this machine, as jobs and leases have it.
+// host returns the name of this machine, as in jobs and leases.
 func (a *app) host() string { return process.Self("").Host }

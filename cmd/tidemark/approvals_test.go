@@ -152,6 +152,7 @@ func TestClientsOfAServerAreShownHostileCallsWholeAndAllowOne(t *testing.T) {
 }
 
 func TestReviewsShowsHostileCallsWholeAndApprovesOne(t *testing.T) {
+	t.Parallel()
 	f := newWorld(t)
 	f.plain(f.mine())
 	s, done := f.at(f.mine())

@@ -59,7 +59,7 @@ type answered struct {
 	Answered int    `json:"answered"`
 }
 
-// answer answers one call of a job, or all that wait.
+// answer answers one waiting call of a job, or all of them.
 func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, shown string) error {
 	s, err := a.openFleet(cmd.Context(), open.Write)
 	if err != nil {
@@ -114,11 +114,11 @@ then it is denied, after the review_timeout of the agent.`,
 	}
 }
 
-// reviews shows what waits, each with everything that it would do: a table
-// would cut what a person decides by.
+// reviews prints the waiting calls, each with everything that it would do. A table
+// would cut off what a person has to see to decide.
 func (a *app) reviews(w io.Writer, rows []fleet.Review) error {
 	for _, v := range rows {
-		about := fmt.Sprintf("%s %s  %s asked %s, denied at %s", v.Job, v.Call, v.Agent, a.when(v.AskedAt), due(v.UntilAt))
+		about := fmt.Sprintf("%s %s  %s asked %s, denied at %s", v.Job, v.Call, v.Agent, a.when(v.AskedAt), timeOrDash(v.UntilAt))
 		if _, err := fmt.Fprintln(w, render.CleanLine(about)); err != nil {
 			return err
 		}

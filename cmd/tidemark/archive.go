@@ -17,11 +17,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// stages shows how far something is: a line on a terminal, with a bar where the
-// size of the archive is known, and JSON lines with --json.
-func (a *app) stages(verb string, size int64) func(archive.Progress) {
+// archiveProgress returns a function that shows progress: a line on a terminal,
+// with a bar if the size of the archive is known, and JSON lines with --json.
+func (a *app) archiveProgress(verb string, size int64) func(archive.Progress) {
 	begun := time.Now()
-	var said time.Time
+	var printed time.Time
 	return func(p archive.Progress) {
 		if !a.wantsJSON() {
 			took := time.Since(begun)
@@ -35,17 +35,17 @@ func (a *app) stages(verb string, size int64) func(archive.Progress) {
 			a.progress("%s%s: %d records, %d entries, %.0f MB (%.0f MB/s)", verb, bar, p.Records, p.Lines, float64(p.Bytes)/1e6, rate)
 			return
 		}
-		if time.Since(said) < time.Second {
+		if time.Since(printed) < time.Second {
 			return
 		}
-		said = time.Now()
+		printed = time.Now()
 		a.print(map[string]any{"event": "progress", "records": p.Records, "lines": p.Lines, "bytes": p.Bytes}, nil)
 	}
 }
 
-// exportAll writes everything that the store holds, as it is kept: the archive
-// of an encrypted store needs no key to be made, and is as secret as the store.
-func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
+// exportAll writes everything in the store, as it is kept: archiving an encrypted
+// store needs no key, and the archive is encrypted like the store.
+func (a *app) exportAll(cmd *cobra.Command, x exportFlags) error {
 	if x.format != "" || x.redact || x.branches || x.only || x.worker != "" {
 		return tidemark.Invalidf("--all writes an archive of everything as it is; it goes with -o and --since only")
 	}
@@ -56,7 +56,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 	if a.wantsJSON() && x.output == "-" {
 		return tidemark.Invalidf("--json goes with -o FILE here: stdout has the archive")
 	}
-	o.Progress = a.stages("Written", 0)
+	o.Progress = a.archiveProgress("Written", 0)
 	o.Damaged = func(err error) { a.say("tidemark: %s: left out", err) }
 	if x.since != "" {
 		base, err := inspect(cmd.Context(), x.since)
@@ -69,7 +69,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 	if err != nil {
 		return err
 	}
-	inner, err := open.Backend(cmd.Context(), url, a.opening(open.Read))
+	inner, err := open.Backend(cmd.Context(), url, a.openOptions(open.Read))
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 	return err
 }
 
-// inspect verifies an archive and returns what it says of itself.
+// inspect verifies an archive and returns its manifest.
 func inspect(ctx context.Context, path string) (archive.Manifest, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -106,7 +106,7 @@ func inspect(ctx context.Context, path string) (archive.Manifest, error) {
 	return archive.Inspect(ctx, f)
 }
 
-func manifest(w io.Writer, verb string, m archive.Manifest) error {
+func printManifest(w io.Writer, verb string, m archive.Manifest) error {
 	kind := "plain"
 	if m.Sealed {
 		kind = "encrypted"

@@ -34,15 +34,15 @@ Run this where the store of the server can be opened, with the same --store.`,
 	return cmd
 }
 
-// auditLog is the audit log of a tenant, and the places where servers of the
-// operator's store wrote down who did what.
+// auditLog is the audit log of a tenant, and the backends in which servers
+// recorded who did what.
 type auditLog struct {
 	*tenant.Directory
 	id   string
 	from []tidemark.Backend
 }
 
-// withAudit runs something with the audit log of a tenant.
+// withAudit calls run with the audit log of a tenant.
 func (a *app) withAudit(ctx context.Context, name string, run func(auditLog) error) error {
 	s, err := a.directory(ctx, open.Read)
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *app) withAudit(ctx context.Context, name string, run func(auditLog) err
 	if log.id, err = s.TenantID(ctx, name); err != nil {
 		return err
 	}
-	beside := serve.StoresBeside(ctx, a.opened, place, a.opening)
+	beside := serve.StoresBeside(ctx, a.opened, place, a.openOptions)
 	defer beside.Close()
 	if log.from, err = beside.Acts(ctx, log.id); err != nil {
 		return err
@@ -84,7 +84,7 @@ func auditListCommand(a *app, name *string) *cobra.Command {
 }
 
 func (a *app) listAudit(ctx context.Context, log auditLog, limit int) error {
-	rows, err := log.NewestAudit(ctx, log.id, limit, log.from, a.skipped)
+	rows, err := log.NewestAudit(ctx, log.id, limit, log.from, a.warnSkipped)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (a *app) listAudit(ctx context.Context, log auditLog, limit int) error {
 			if l.Seq == 0 {
 				seq = "not chained yet"
 			}
-			t.Row(seq, due(l.At), cmp.Or(l.Name, l.Who), l.Action, render.OrDash(l.Thing), l.Outcome)
+			t.Row(seq, timeOrDash(l.At), cmp.Or(l.Name, l.Who), l.Action, render.OrDash(l.Thing), l.Outcome)
 		}
 		return t.Print(w)
 	})
@@ -138,7 +138,7 @@ func (a *app) verifyAudit(ctx context.Context, log auditLog, anchors []tenant.An
 	if err != nil {
 		return err
 	}
-	report, err := log.ReportAudit(ctx, log.id, log.from, append(anchors, beside...), a.skipped)
+	report, err := log.ReportAudit(ctx, log.id, log.from, append(anchors, beside...), a.warnSkipped)
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,10 +108,15 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w.states = hostileStates(w.canary, w.outside)
-	for k, v := range map[string]string{"HOME": real, "XDG_STATE_HOME": real + "/state", "XDG_DATA_HOME": real + "/data", "XDG_CONFIG_HOME": real + "/config", "TIDEMARK_STORE": "", "TIDEMARK_PROVIDER": "demo"} {
-		t.Setenv(k, v)
-	}
 	return w
+}
+
+// enter makes this machine the one of the whole test process, for what is tried
+// without starting the program. Such a test is not parallel.
+func (w *world) enter() {
+	for k, v := range map[string]string{"HOME": w.dir, "XDG_STATE_HOME": w.dir + "/state", "XDG_DATA_HOME": w.dir + "/data", "XDG_CONFIG_HOME": w.dir + "/config", "TIDEMARK_STORE": "", "TIDEMARK_PROVIDER": "demo"} {
+		w.t.Setenv(k, v)
+	}
 }
 
 func (w *world) mine() string   { return "sqlite:" + w.dir + "/mine.db" }
@@ -293,7 +303,9 @@ func (w *world) attack(o chat.Options, id tidemark.SessionID) error {
 	return nil
 }
 
-// judge goes on with everything that came in, and counts.
+// judge goes on with everything that came in, and counts: each session with one
+// of the takers, so that over all routes each state meets each of them, and with
+// TIDEMARK_EVERY_CASE, which make attacks sets, with all of them.
 func (w *world) judge(route string) (cases int) {
 	w.t.Helper()
 	a := newApp()
@@ -309,18 +321,24 @@ func (w *world) judge(route string) (cases int) {
 		w.t.Errorf("%s: a fleet would wake something", route)
 	}
 	all := w.sessions(w.mine())
-	if len(all) == 0 {
-		w.t.Errorf("%s: nothing came in", route)
+	if len(all) < len(w.states) {
+		w.t.Errorf("%s: %d of %d sessions came in", route, len(all), len(w.states))
 	}
 	var attacks sync.WaitGroup
 	slots := make(chan struct{}, 4) // most of an attack is waiting for a shell
-	for who, options := range w.takers(a, s) {
-		for title, id := range all {
+	takers := w.takers(a, s)
+	turn := slices.Index(slices.Sorted(maps.Keys(authorityRoutes())), route)
+	for t, who := range slices.Sorted(maps.Keys(takers)) {
+		for n, title := range slices.Sorted(maps.Keys(all)) {
+			if os.Getenv("TIDEMARK_EVERY_CASE") == "" && (turn+n)%len(takers) != t {
+				continue
+			}
+			id := all[title]
 			cases++
 			if err := f.waker().Wake(w.t.Context(), id); err == nil {
 				w.t.Errorf("%s, %s: it was woken", route, title)
 			}
-			o := options()
+			o := takers[who]()
 			slots <- struct{}{}
 			attacks.Go(func() {
 				if err := w.attack(o, id); err != nil {
@@ -340,19 +358,27 @@ func (w *world) judge(route string) (cases int) {
 
 // routes are the ways into a store.
 func authorityRoutes() map[string]func(*world) {
-	through := func(format string, whole bool) func(*world) {
+	bring := func(w *world, path string) {
+		cmd := w.command(nil, "import", path, "--store", w.mine(), "--no-encrypt")
+		if b, err := cmd.CombinedOutput(); err != nil && cmd.ProcessState.ExitCode() != 3 {
+			w.t.Fatalf("import %s: %v\n%s", path, err, b)
+		}
+	}
+	// A format of ours has a file for each session, another tool's a folder for all.
+	through := func(format string) func(*world) {
 		return func(w *world) {
 			w.each(func(n int, id tidemark.SessionID, _ store.Checkpoint) {
-				out := fmt.Sprintf("%s/out-%d", w.dir, n)
-				if !whole {
-					out += "." + format
-				}
+				out := fmt.Sprintf("%s/out-%d.%s", w.dir, n, format)
 				w.run(nil, "export", string(id), "--store", w.theirs(), "--format", format, "-o", out)
-				cmd := w.command(nil, "import", out, "--store", w.mine(), "--no-encrypt")
-				if b, err := cmd.CombinedOutput(); err != nil && cmd.ProcessState.ExitCode() != 3 {
-					w.t.Fatalf("import %s: %v\n%s", out, err, b)
-				}
+				bring(w, out)
 			})
+		}
+	}
+	throughTool := func(tool string) func(*world) {
+		return func(w *world) {
+			out := w.dir + "/out"
+			w.run(nil, "export", "--all", "--store", w.theirs(), "--format", tool, "-o", out)
+			bring(w, out)
 		}
 	}
 	archive := func(w *world) string {
@@ -362,12 +388,12 @@ func authorityRoutes() map[string]func(*world) {
 	}
 	return map[string]func(*world){
 		"archive":      func(w *world) { w.run(nil, "import", archive(w), "--store", w.mine(), "--no-encrypt") },
-		"json":         through("json", false),
-		"ndjson":       through("ndjson", false),
-		"agentzero":    through("agentzero", true),
-		"fleet-rlm":    through("fleet-rlm", true),
-		"agsh":         through("agsh", true),
-		"agents-fleet": through("agents-fleet", true),
+		"json":         through("json"),
+		"ndjson":       through("ndjson"),
+		"agentzero":    throughTool("agentzero"),
+		"fleet-rlm":    throughTool("fleet-rlm"),
+		"agsh":         throughTool("agsh"),
+		"agents-fleet": throughTool("agents-fleet"),
 		"migrate":      func(w *world) { w.run(nil, "migrate", "--store", w.theirs(), "--to", w.mine(), "--no-encrypt") },
 		"fork": func(w *world) {
 			w.run(nil, "import", archive(w), "--store", w.mine(), "--no-encrypt")
@@ -453,26 +479,60 @@ func (w *world) http(method, url string, body []byte) {
 	}
 }
 
+// routeVariable names the route that a process of TestAuthorityDoesNotTravel
+// tries.
+const routeVariable = "TIDEMARK_TEST_ROUTE"
+
+// TestAuthorityDoesNotTravel tries each route in a process of its own, which has
+// a home of its own.
 func TestAuthorityDoesNotTravel(t *testing.T) {
-	total, ran := 0, 0
+	if route := os.Getenv(routeVariable); route != "" {
+		authorityOver(t, route)
+		return
+	}
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var total, ran atomic.Int64
 	routes := authorityRoutes()
-	for route, send := range routes {
+	t.Cleanup(func() {
+		if ran.Load() == int64(len(routes)) && total.Load() < 200 {
+			t.Errorf("%d cases, want at least 200", total.Load())
+		}
+	})
+	for route := range routes {
 		t.Run(route, func(t *testing.T) {
-			w := newWorld(t)
-			w.fill(w.theirs())
-			send(w)
-			n := w.judge(route)
-			t.Logf("%d cases", n)
-			total, ran = total+n, ran+1
-			if all, err := (&app{}).grants().All(); err != nil || slices.ContainsFunc(all, func(g grant.Grant) bool { return g.Kind != "path" && g.Kind != "variable" }) {
-				t.Errorf("grants were made: %v, %v", all, err)
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestAuthorityDoesNotTravel$", "-test.v")
+			cmd.Env = append(os.Environ(), routeVariable+"="+route)
+			out, err := cmd.CombinedOutput()
+			tried := regexp.MustCompile(`(?m)([0-9]+) cases$`).FindSubmatch(out)
+			if err != nil || tried == nil {
+				t.Fatalf("%v\n%s", err, out)
 			}
+			n, err := strconv.ParseInt(string(tried[1]), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d cases", n)
+			total.Add(n)
+			ran.Add(1)
 		})
 	}
-	if ran == len(routes) && total < 200 {
-		t.Errorf("%d cases, want at least 200", total)
+}
+
+// authorityOver tries one route, in this process.
+func authorityOver(t *testing.T, route string) {
+	w := newWorld(t)
+	w.enter()
+	w.fill(w.theirs())
+	authorityRoutes()[route](w)
+	t.Logf("%d cases", w.judge(route))
+	if all, err := (&app{}).grants().All(); err != nil || slices.ContainsFunc(all, func(g grant.Grant) bool { return g.Kind != "path" && g.Kind != "variable" }) {
+		t.Errorf("grants were made: %v, %v", all, err)
 	}
-	t.Logf("%d cases in all", total)
 }
 
 // openPlain is openTerminal for one that has lines only: what is asked there is
@@ -486,6 +546,7 @@ func openPlain(t *testing.T, dir string, args ...string) *terminalChat {
 
 // TestConsentOnATerminal goes on with a session of elsewhere as a person does.
 func TestConsentOnATerminal(t *testing.T) {
+	t.Parallel()
 	model := newStandIn(t)
 	for name, c := range map[string]struct {
 		keys []string
@@ -497,6 +558,7 @@ func TestConsentOnATerminal(t *testing.T) {
 		"some": {[]string{"s", "y", "n"}, "1 of 2 granted", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			w.states = map[string]store.Checkpoint{"two": {Approvals: []store.Approval{{Tool: "bash", Scope: "git"}}, Loops: []store.Loop{{ID: "loop-1", Goal: "ship\x1b[2J it\nnow", EverySeconds: 3600}}}}
 			w.fill("sqlite:" + w.dir + "/data/tidemark/tidemark.db")

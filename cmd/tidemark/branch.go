@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// branched is what branch answers.
+// branched is what branch prints.
 type branched struct {
 	Session  tidemark.SessionID `json:"session"`
 	Node     int64              `json:"node"`
@@ -46,7 +46,7 @@ with another branch.`,
 			if err != nil {
 				return err
 			}
-			err = a.attached(cmd, s, p.ID, func(w *store.Writer) error { return w.Branch(cmd.Context(), p.Seq) })
+			err = a.withWriter(cmd, s, p.ID, func(w *store.Writer) error { return w.Branch(cmd.Context(), p.Seq) })
 			if err == nil && label != "" {
 				err = s.Label(cmd.Context(), p.ID, p.Seq, label)
 			}

@@ -31,7 +31,7 @@ func catCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := a.side(cmd, p, worker)
+			v, err := a.sessionOrWorker(cmd, p, worker)
 			if err != nil {
 				return err
 			}
@@ -40,9 +40,9 @@ func catCommand(a *app) *cobra.Command {
 				entries = v.Log(cmd.Context())
 			}
 			if reveal {
-				entries = revealed(cmd.Context(), v, entries)
+				entries = revealEntries(cmd.Context(), v, entries)
 			}
-			return a.ndjson(entries, false)
+			return a.printNDJSON(entries, false)
 		},
 	}
 	cmd.Flags().StringVar(&worker, "worker", "", "the log of this worker of the session")
@@ -51,8 +51,9 @@ func catCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// revealed puts back what masks stand for, where the vault has it.
-func revealed(ctx context.Context, v *store.View, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[tidemark.Entry, error] {
+// revealEntries replaces masks by the secrets that they stand for, where the vault
+// has them.
+func revealEntries(ctx context.Context, v *store.View, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		for e, err := range entries {
 			if err == nil {
@@ -65,8 +66,9 @@ func revealed(ctx context.Context, v *store.View, entries iter.Seq2[tidemark.Ent
 	}
 }
 
-// side returns the session, or the worker of it that was asked for.
-func (a *app) side(cmd *cobra.Command, p store.Point, worker string) (*store.View, error) {
+// sessionOrWorker returns the view of a session or, if worker is not empty, of
+// its worker of that name, which may be abbreviated.
+func (a *app) sessionOrWorker(cmd *cobra.Command, p store.Point, worker string) (*store.View, error) {
 	if worker == "" {
 		return p.View, nil
 	}
@@ -98,9 +100,9 @@ func (a *app) side(cmd *cobra.Command, p store.Point, worker string) (*store.Vie
 	return nil, err
 }
 
-// ndjson prints entries one a line, live ones as they come. Damaged ones are named on stderr, the rest
-// is printed, and the damage is the error in the end.
-func (a *app) ndjson(entries iter.Seq2[tidemark.Entry, error], live bool) error {
+// printNDJSON prints entries, one a line; with live it flushes after each. It
+// reports damaged entries on stderr, prints the rest, and returns the last damage.
+func (a *app) printNDJSON(entries iter.Seq2[tidemark.Entry, error], live bool) error {
 	w := bufio.NewWriterSize(a.out, 1<<16)
 	var damage error
 	for e, err := range entries {

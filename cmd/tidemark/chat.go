@@ -45,7 +45,7 @@ type chatFlags struct {
 	takeOver  bool
 }
 
-// pickOne stands for a --resume without a session.
+// pickOne is the value of --resume without a session: let the user pick one.
 const pickOne = "?"
 
 func chatCommand(a *app) *cobra.Command {
@@ -86,7 +86,7 @@ more asks for it, and says what it would get.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			return (&talk{app: a, cmd: cmd, f: f}).run(cmd.Context())
+			return (&chatRun{app: a, cmd: cmd, f: f}).run(cmd.Context())
 		},
 	}
 	fl := cmd.Flags()
@@ -109,8 +109,7 @@ more asks for it, and says what it would get.`,
 	return cmd
 }
 
-// agentFlags adds the flags that say what the agent is, wherever it is talked
-// to.
+// agentFlags adds the flags that configure the agent, in chat and in editors.
 func (f *chatFlags) agentFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.choice.Model, "model", "", "the `MODEL` to ask")
@@ -165,22 +164,23 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 	return tidemark.Invalidf("--compaction %q: want simple, code-aware, role-budget or model", f.compact)
 }
 
-// talk is one run of the command chat.
-type talk struct {
+// chatRun is one run of the command chat.
+type chatRun struct {
 	*app
 	cmd *cobra.Command
 	f   chatFlags
 	s   *store.Store
 }
 
-// currentFolder is where this process is, by its real path; "" where that cannot
-// be told.
+// currentFolder returns the working directory by its real path; "" if it is not
+// known.
 func currentFolder() string {
 	here, _ := os.Getwd()
 	return realPath(here)
 }
 
-// realPath is a path without links, or as it is where that cannot be told.
+// realPath returns a path without symbolic links, or unchanged if it cannot be
+// resolved.
 func realPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -188,18 +188,18 @@ func realPath(path string) string {
 	return path
 }
 
-func (t *talk) run(ctx context.Context) error {
+func (t *chatRun) run(ctx context.Context) error {
 	var err error
 	how := open.Create
 	if t.f.cont || t.f.session != "" || t.f.resume != "" {
 		how = open.Write
 	} else if _, err := t.setup(t.config).Choose(t.f.choice, agent.Choice{}); err != nil {
-		return err // before a store and its key are made for nothing
+		return err // checked before a store and its key are created for nothing
 	}
 	if t.s, err = t.open(ctx, how); err != nil {
 		return err
 	}
-	id, seq, err := t.which(ctx)
+	id, seq, err := t.findSession(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,18 +210,18 @@ func (t *talk) run(ctx context.Context) error {
 		Display: repl.Display{Out: t.out, Err: t.err, Terminal: t.terminal, Color: t.color, Quiet: t.quiet, Say: t.say}}
 	o.Agent.Holder = t.holder(t.cmd)
 	if !t.cmd.Flags().Changed("prompt") {
-		err = repl.Run(ctx, o, t.onTerminal())
+		err = repl.Run(ctx, o, t.terminalOptions())
 	} else if prompt, promptErr := t.fullPrompt(); promptErr != nil {
 		return promptErr
 	} else {
-		t.hearUnlessIgnored(syscall.SIGHUP) // a terminal that goes leaves no tool running behind
+		t.notifyUnlessIgnored(syscall.SIGHUP) // so that no tool keeps running when the terminal closes
 		err = repl.Once(ctx, o, repl.Prompt{Text: prompt, Format: t.f.format, Yes: t.f.yes})
 	}
-	return ofChat(err)
+	return chatError(err)
 }
 
-// ofChat is the end of a chat as the command line has it.
-func ofChat(err error) error {
+// chatError converts the error of a chat that a signal ended into a stopped.
+func chatError(err error) error {
 	var by *repl.Stopped
 	if errors.As(err, &by) {
 		return &stopped{signal: by.Signal, quiet: true}
@@ -229,8 +229,8 @@ func ofChat(err error) error {
 	return err
 }
 
-// fullPrompt is what -p says, and what was piped in.
-func (t *talk) fullPrompt() (string, error) {
+// fullPrompt returns the prompt of -p, with what was piped in.
+func (t *chatRun) fullPrompt() (string, error) {
 	var piped io.Reader
 	if info, err := os.Stdin.Stat(); err == nil && (info.Mode()&os.ModeNamedPipe != 0 || info.Mode().IsRegular()) {
 		piped = t.in
@@ -238,25 +238,25 @@ func (t *talk) fullPrompt() (string, error) {
 	return repl.FullPrompt(t.f.prompt, piped)
 }
 
-// onTerminal is the terminal of this process, and what a chat may ask of the
-// other commands.
-func (t *talk) onTerminal() repl.TerminalOptions {
+// terminalOptions returns the terminal of this process, and what a chat uses of
+// the other commands.
+func (t *chatRun) terminalOptions() repl.TerminalOptions {
 	return repl.TerminalOptions{
 		In: t.in, NoInput: t.noInput, Person: t.terminal && !t.noInput && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())),
 		ErrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), Plain: os.Getenv("TERM") == "dumb",
 		Raw: rawTerminal, Size: terminalSize, Suspend: t.suspend, Listen: t.listen,
-		Exit: func(err error) { os.Exit(exitOf(ofChat(err))) },
+		Exit: func(err error) { os.Exit(exitOf(chatError(err))) },
 		Pick: func(ctx context.Context, heading string) (string, error) { return t.pick(ctx, t.cmd, heading) },
 		Export: func(_ context.Context, id tidemark.SessionID, format, file string) error {
-			return t.exportOne(t.cmd, string(id), exporting{format: format, output: file})
+			return t.exportOne(t.cmd, string(id), exportFlags{format: format, output: file})
 		},
 		Hint: hintFor, Branch: strings.TrimPrefix(t.f.branch, "@"), NoLoops: t.f.noLoops, HibernateMinutes: t.f.hibernate,
 	}
 }
 
-// listen takes the signals: in a conversation they are ways to leave it.
-func (t *talk) listen(c repl.Control) {
-	hear := func(s os.Signal) {
+// listen handles the signals during a conversation: most of them end it.
+func (t *chatRun) listen(c repl.Control) {
+	handle := func(s os.Signal) {
 		switch s {
 		case sigCont:
 			c.Continue()
@@ -271,21 +271,21 @@ func (t *talk) listen(c repl.Control) {
 			c.Leave(s)
 		}
 	}
-	t.onSignal.Store(&hear)
+	t.onSignal.Store(&handle)
 	signal.Notify(t.signals, sigCont, sigWinch, sigQuit)
-	t.hearUnlessIgnored(syscall.SIGHUP, sigStop)
+	t.notifyUnlessIgnored(syscall.SIGHUP, sigStop)
 }
 
-// suspend stops the process, with the terminal as it was.
-func (t *talk) suspend() {
-	signal.Reset(sigStop) // so that it does what it does everywhere
+// suspend stops the process until it is continued.
+func (t *chatRun) suspend() {
+	signal.Reset(sigStop) // so that it has its default effect
 	suspend()
-	t.hearUnlessIgnored(sigStop)
+	t.notifyUnlessIgnored(sigStop)
 }
 
-// hearUnlessIgnored takes signals, but not those that the program was started to
-// survive: nohup does that.
-func (a *app) hearUnlessIgnored(signals ...os.Signal) {
+// notifyUnlessIgnored handles signals, except those that the program was started
+// to ignore, as nohup does.
+func (a *app) notifyUnlessIgnored(signals ...os.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
 			signal.Notify(a.signals, s)
@@ -293,9 +293,9 @@ func (a *app) hearUnlessIgnored(signals ...os.Signal) {
 	}
 }
 
-// which returns the session to go on with, "" for a new one, and the entry to
+// findSession returns the session to continue, "" for a new one, and the entry to
 // branch from.
-func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
+func (t *chatRun) findSession(ctx context.Context) (tidemark.SessionID, int64, error) {
 	ref := cmp.Or(t.f.session, t.f.resume)
 	if ref == pickOne {
 		picked, err := t.pick(ctx, t.cmd, "Go on with")
@@ -304,11 +304,11 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 		}
 		ref = picked
 	}
-	return repl.Wanted{Ref: ref, Newest: t.f.cont, Anywhere: t.f.anywhere, Branch: t.f.branch, Project: t.project(), Elsewhere: t.goesElsewhere}.Find(ctx, t.s)
+	return repl.Wanted{Ref: ref, Newest: t.f.cont, Anywhere: t.f.anywhere, Branch: t.f.branch, Project: t.project(), Elsewhere: t.askElsewhere}.Find(ctx, t.s)
 }
 
-// options are what a conversation gets from the command line, with tools that
-// work in a project and start in a folder, for a person who makes grants.
+// options returns the options of a conversation from the command line. Its tools
+// work in project and start in folder; the user's grants for the project apply.
 func (f *chatFlags) options(a *app, s *store.Store, project, folder string) agent.Options {
 	o := agent.Options{Store: s, Title: f.name, Choice: f.choice, AllowRemote: f.remote, Project: project, Folder: folder,
 		Compaction: f.compact, SandboxMode: f.sandbox, Grants: a.grants().For(project)}
@@ -321,9 +321,9 @@ func (f *chatFlags) options(a *app, s *store.Store, project, folder string) agen
 	return o
 }
 
-// goesElsewhere asks whether to go on with a session of another project, where
-// this one has none. Where nobody can be asked, a new one begins.
-func (t *talk) goesElsewhere(ctx context.Context, i store.Info) (bool, error) {
+// askElsewhere asks whether to continue a session of another project, because this
+// one has none. If nobody can be asked, a new session begins.
+func (t *chatRun) askElsewhere(ctx context.Context, i store.Info) (bool, error) {
 	if t.cmd.Flags().Changed("prompt") || t.noInput || !t.terminal || !term.IsTerminal(int(os.Stdin.Fd())) {
 		t.say("This project has no session: a new one begins. The newest from elsewhere: tidemark chat -c -A")
 		return false, nil

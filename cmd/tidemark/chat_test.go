@@ -123,7 +123,7 @@ func tidemarkIn(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(exe, args...)
 	cmd.Args[0] = "tidemark" // testscript.Main chooses the command by it
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "HOME="+dir+"/home", "XDG_CONFIG_HOME="+dir+"/config", "XDG_DATA_HOME="+dir+"/data", "TIDEMARK_STORE=", "TERM=xterm-256color",
+	cmd.Env = append(os.Environ(), "HOME="+dir+"/home", "XDG_CONFIG_HOME="+dir+"/config", "XDG_DATA_HOME="+dir+"/data", "XDG_STATE_HOME="+dir+"/state", "TIDEMARK_STORE=", "TERM=xterm-256color",
 		"ANTHROPIC_API_KEY=", "OPENAI_API_KEY=", "TIDEMARK_PROVIDER=openai")
 	return cmd
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// maxCompletions is how many sessions a completion offers: more than a screen
-// holds help nobody.
+// maxCompletions is how many sessions a completion offers: more would not fit on a
+// screen.
 const maxCompletions = 50
 
-// maxCompletionLook is how many of the newest sessions are looked at for a
-// title. A shell waits for this at every key.
+// maxCompletionLook is how many of the newest sessions are searched by title. The
+// shell waits for this each time.
 const maxCompletionLook = 2000
 
-// completeSession offers sessions for what was typed: by id among all of them,
-// by title among the newest. A title is offered as such, since shells drop what
-// does not begin with what was typed; it begins as it was typed, and means the
-// same, because the case of titles does not matter.
+// completeSession offers sessions for what was typed: by id among all of them, by
+// title among the newest. For a title it offers the title, not the id, since shells
+// drop completions that do not begin with what was typed. The typed part keeps its
+// case, which does not matter in titles.
 func completeSession(a *app) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		a.noInput = true // nobody expects a question while typing
@@ -41,8 +41,8 @@ func completeSession(a *app) cobra.CompletionFunc {
 	}
 }
 
-// byID offers the sessions whose id begins as typed; the newest, when nothing
-// was typed yet.
+// byID offers the sessions whose id begins with what was typed; the newest ones if
+// nothing was typed yet.
 func byID(ctx context.Context, s *store.Store, typed string) (found []string) {
 	offer := func(i store.Info) {
 		id := string(i.ID[:max(8, len(typed))])
@@ -67,7 +67,7 @@ func byID(ctx context.Context, s *store.Store, typed string) (found []string) {
 	return found
 }
 
-// byTitle offers the titles that begin as typed, each once.
+// byTitle offers the titles that begin with what was typed, each once.
 func byTitle(ctx context.Context, s *store.Store, typed string) (found []string) {
 	seen := make(map[string]bool)
 	for i, err := range s.Sessions(ctx, store.Filter{Limit: maxCompletionLook}) {
@@ -75,8 +75,8 @@ func byTitle(ctx context.Context, s *store.Store, typed string) (found []string)
 		if err != nil || !strings.HasPrefix(title, strings.ToLower(typed)) || seen[title] {
 			continue
 		}
-		// A title that a shell cannot show cannot be typed either, and one whose
-		// length changes with its case cannot be cut where the typed part ends.
+		// Leave out titles with characters that a shell cannot show, and titles
+		// whose length changes with their case: they cannot be cut after the typed part.
 		if render.CleanLine(i.Title) != i.Title || len(title) != len(i.Title) || len(strings.ToLower(typed)) != len(typed) {
 			continue
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// loadSettings reads the user's file, or the one named, and the project's.
+// loadSettings reads the user's configuration, or the named file instead, and that
+// of the project.
 func loadSettings(named, project string) (config.Config, error) {
 	f := config.Files{User: named, Required: named != "", Project: project, Home: os.UserHomeDir}
 	if named == "" {

@@ -100,7 +100,7 @@ they have to be: what serve does before it answers anybody.`,
 	}
 }
 
-// databaseURL is the store's, which has to be a database.
+// databaseURL returns the URL of the store, which has to be on PostgreSQL.
 func (a *app) databaseURL() (string, error) {
 	place, _, err := a.location()
 	if err == nil && !open.IsPostgres(place) {

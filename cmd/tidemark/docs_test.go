@@ -15,6 +15,7 @@ import (
 // is what it prints, and … stands for anything. The blocks of one page share
 // an empty home.
 func TestDocumentedExamples(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func (a *app) printDiagnoses(w io.Writer, found []open.Diagnosis) error {
 	return t.Print(w)
 }
 
-// brokenError is the error while something is broken.
+// brokenError returns an error if something is broken.
 func brokenError(c *open.Checkup) error {
 	if !c.Broken() {
 		return nil
@@ -93,8 +93,8 @@ func brokenError(c *open.Checkup) error {
 	return hint.With(err, "tidemark doctor --fix")
 }
 
-// supported makes the lack of an ability no error.
-func supported(err error) error {
+// ignoreUnsupported returns err, or nil if the store lacks the ability.
+func ignoreUnsupported(err error) error {
 	if errors.Is(err, tidemark.ErrUnsupported) {
 		return nil
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
-// exporting is what an export was asked for.
-type exporting struct {
+// exportFlags are the flags of export.
+type exportFlags struct {
 	format   string
 	output   string
 	redact   bool
@@ -34,7 +34,7 @@ type exporting struct {
 }
 
 func exportCommand(a *app) *cobra.Command {
-	var x exporting
+	var x exportFlags
 	cmd := &cobra.Command{
 		Use:   "export SESSION[@NODE]",
 		Short: "Write a session, or the whole store, to a file",
@@ -103,8 +103,9 @@ that tool has no place for: ` + toolNames(transfer.CanExport) + `.`,
 	return cmd
 }
 
-// formatOf chooses by flag, then by the name of the file.
-func (x exporting) formatOf() (string, error) {
+// formatOf returns the format: that of --format, else that of the file's
+// extension, else md.
+func (x exportFlags) formatOf() (string, error) {
 	format := x.format
 	if format == "" {
 		format = strings.TrimPrefix(filepath.Ext(x.output), ".")
@@ -121,7 +122,7 @@ func (x exporting) formatOf() (string, error) {
 	return format, nil
 }
 
-func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
+func (a *app) exportOne(cmd *cobra.Command, ref string, x exportFlags) error {
 	format, err := x.formatOf()
 	if err != nil {
 		return err
@@ -131,7 +132,7 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.side(cmd, p, x.worker)
+	v, err := a.sessionOrWorker(cmd, p, x.worker)
 	if err != nil {
 		return err
 	}
@@ -145,16 +146,16 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	err = a.toFile(x.output, func(w io.Writer) error {
 		err := session.Write(ctx, w)
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			damage, err = err, nil // what can be read is written
+			damage, err = err, nil // keep the file, which has everything that can be read
 		}
 		return err
 	})
 	return errors.Join(err, damage)
 }
 
-// exportTo writes a session, or with --all every one of them and the fleet, as
-// another tool would have, into a folder.
-func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x exporting) error {
+// exportTo writes a session, or with --all all sessions and the fleet, into a
+// folder in the format of another tool.
+func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x exportFlags) error {
 	switch {
 	case tool.Export == nil && tool.ExportFleet == nil:
 		return tidemark.Unsupportedf("format %q: sessions of %s only come in", tool.Name, tool.Title)
@@ -199,13 +200,13 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 	})
 }
 
-// toFile gives write a file that takes its name only when it is whole, or
-// stdout.
+// toFile calls write with stdout, or with a file that gets its name only when it is
+// complete.
 func (a *app) toFile(name string, write func(io.Writer) error) error {
 	if name == "-" {
 		w := bufio.NewWriterSize(a.out, 1<<16)
 		if err := write(w); err != nil {
-			w.Flush() // what there is; the error is the first one
+			w.Flush() // print what was written; the first error counts
 			return err
 		}
 		return w.Flush()

@@ -15,9 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
-// exportTenants writes an archive for each tenant and user that the operator
-// knows, and one of what the operator has, into a folder. Nobody's key is
-// needed: what is encrypted stays so.
+// exportTenants writes an archive for each tenant and user, and one for the
+// operator, into a folder. It needs no keys: what is encrypted stays encrypted.
 func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error {
 	if dir == "-" {
 		return hint.With(tidemark.Invalidf("several archives go into a folder"), "name it: -o DIR")
@@ -36,7 +35,7 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	}
 	defer db.Close()
 	e := &transfer.TenantExport{Database: db, URL: place, Users: users, Dir: dir, Program: "tidemark " + version, Archives: []transfer.TenantArchive{},
-		Progress: func() func(archive.Progress) { return a.stages("Written", 0) }, Damaged: func(err error) { a.say("tidemark: %s: left out", err) }}
+		Progress: func() func(archive.Progress) { return a.archiveProgress("Written", 0) }, Damaged: func(err error) { a.say("tidemark: %s: left out", err) }}
 	for _, name := range only {
 		t, err := users.EnsureTenant(cmd.Context(), name)
 		if err != nil {

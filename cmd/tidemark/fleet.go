@@ -49,7 +49,7 @@ processes may run the same fleet on one store.`,
 	return cmd
 }
 
-// fleetRoom is what the commands about the fleet share.
+// fleetRoom is what the subcommands of fleet share.
 type fleetRoom struct {
 	*app
 	file string
@@ -138,16 +138,16 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, read *file.File) err
 	if err != nil {
 		return err
 	}
-	hands, letGo, err := f.dispatch(cmd.Context(), s)
+	queue, closeDispatch, err := f.dispatch(cmd.Context(), s)
 	if err != nil {
 		return err
 	}
-	defer letGo()
+	defer closeDispatch()
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 	wakes := f.waker()
-	o := daemon.Options{Store: fleet.Over(s), Dispatch: hands, Holder: f.holder(cmd), File: read, Sleepers: wakes.Sleepers, Wake: wakes.Wake, Key: key, Secret: os.Getenv, Inbox: filepath.Dir(full),
+	o := daemon.Options{Store: fleet.Over(s), Dispatch: queue, Holder: f.holder(cmd), File: read, Sleepers: wakes.Sleepers, Wake: wakes.Wake, Key: key, Secret: os.Getenv, Inbox: filepath.Dir(full),
 		Machine: &daemon.Machine{Sessions: s, Setup: f.setup(f.config), Environ: os.Environ(), LookupEnv: os.LookupEnv, File: full},
 		Session: func(ctx context.Context, a file.Agent, t *runner.Task) (string, error) {
 			return transfer.ForAgent(ctx, s, a, t, os.Environ())
@@ -158,8 +158,9 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, read *file.File) err
 	return daemon.Up(cmd.Context(), o, daemon.Host{File: f.file, Reload: reload, Getenv: os.Getenv, Say: f.say, Complain: f.complain})
 }
 
-// detach starts the fleet in the background and returns when it is up. Mistakes
-// in the file, and a store that cannot be opened, are said here.
+// detach starts the fleet in the background and returns when it is up. The caller
+// has read the file and opened the store already, so their errors are reported in
+// the foreground.
 func (f *fleetRoom) detach(cmd *cobra.Command, s *store.Store, log string) error {
 	if url, _, err := f.location(); err != nil || strings.HasPrefix(url, "memory:") {
 		return errors.Join(err, tidemark.Invalidf("a fleet in the background needs a store that lasts, and this one is %s", url))
@@ -177,8 +178,8 @@ func (f *fleetRoom) detach(cmd *cobra.Command, s *store.Store, log string) error
 	return f.printf(d, "The fleet is up: pid %d, log %s\n", d.PID, d.Log)
 }
 
-// upArgs are the arguments of this command without those that put it into the
-// background.
+// upArgs returns the arguments of this command without the flags that put it into
+// the background.
 func upArgs(cmd *cobra.Command) []string {
 	args := strings.Fields(cmd.CommandPath())[1:]
 	cmd.Flags().Visit(func(g *pflag.Flag) {
@@ -189,7 +190,8 @@ func upArgs(cmd *cobra.Command) []string {
 	return args
 }
 
-// fleetKey is what fleets of this user on this machine know their own by.
+// fleetKey returns the key with which fleets of this user on this machine sign
+// their schedules and wakes. It is made if there is none.
 func fleetKey() (fleet.Key, error) {
 	state, err := stateDir()
 	if err != nil {
@@ -198,7 +200,7 @@ func fleetKey() (fleet.Key, error) {
 	return fleet.OpenKey(state)
 }
 
-// waker goes on with the chats of this person that sleep.
+// waker returns what wakes this user's hibernating chats.
 func (f *fleetRoom) waker() *agent.Waker {
 	return &agent.Waker{Store: f.opened.Store, Holder: process.Self("tidemark fleet"), Grants: f.grants(), Untrusted: f.complain,
 		Setup: func(project string) (*agent.Setup, error) {
@@ -207,8 +209,9 @@ func (f *fleetRoom) waker() *agent.Waker {
 		}}
 }
 
-// dispatch is what hands out jobs: where several machines may share the store,
-// a queue in the same database; else nil, and the daemon does it itself.
+// dispatch returns what hands out jobs, and a function to close it. On PostgreSQL,
+// where several machines may share the store, it is a queue in the same database;
+// otherwise it is nil, and the daemon hands them out itself.
 func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (daemon.Dispatch, func() error, error) {
 	none := func() error { return nil }
 	place, _, err := f.location()
@@ -233,38 +236,38 @@ func (f *fleetRoom) status() *cobra.Command {
 		Example: "  tidemark fleet status --json",
 		Args:    usage(cobra.NoArgs),
 		RunE: f.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
-			is, err := daemon.StatusOf(cmd.Context(), s)
+			status, err := daemon.StatusOf(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
-			return f.print(is, func(w io.Writer) error {
-				if len(is.Daemons) == 0 {
+			return f.print(status, func(w io.Writer) error {
+				if len(status.Daemons) == 0 {
 					fmt.Fprintln(w, "The fleet is down.")
 				}
-				for _, d := range is.Daemons {
+				for _, d := range status.Daemons {
 					fmt.Fprintf(w, "up\t%s\tsince %s\t%s\n", d.Holder, f.when(d.StartedAt), render.OrDash(d.File))
 				}
-				fmt.Fprintf(w, "%d agent(s), %d job(s) run\n", len(is.Agents), len(is.Running))
+				fmt.Fprintf(w, "%d agent(s), %d job(s) run\n", len(status.Agents), len(status.Running))
 				return nil
 			})
 		}),
 	}
 }
 
-// signal is a command that tells the daemons of this machine something.
+// signal returns a command that sends a signal to the daemons of this machine.
 func (f *fleetRoom) signal(name, short string, what syscall.Signal) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Example: "  tidemark fleet " + name,
 		Args: usage(cobra.NoArgs),
 		RunE: f.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
-			told, err := daemon.Signal(cmd.Context(), s, f.holder(cmd), what, f.say)
-			if err == nil && len(told) == 0 {
+			signalled, err := daemon.Signal(cmd.Context(), s, f.holder(cmd), what, f.say)
+			if err == nil && len(signalled) == 0 {
 				err = hint.With(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
 			}
 			if err != nil || what != syscall.SIGTERM {
 				return err
 			}
-			if err := daemon.AwaitGone(cmd.Context(), s, told); err != nil {
+			if err := daemon.AwaitGone(cmd.Context(), s, signalled); err != nil {
 				return err
 			}
 			f.say("The fleet is down.")
@@ -273,7 +276,7 @@ func (f *fleetRoom) signal(name, short string, what syscall.Signal) *cobra.Comma
 	}
 }
 
-// refParts parts AGENT/NAME.
+// refParts splits AGENT/NAME.
 func refParts(ref string) (agent, name string, err error) {
 	agent, name, ok := strings.Cut(ref, "/")
 	if !ok || agent == "" || name == "" {

@@ -25,7 +25,7 @@ herdctl reads cron in the time of its host, so schedules get the time zone of
 this machine, or that of --zone.`,
 		Example: "  tidemark fleet convert herdctl.yaml -o fleet.yaml\n  tidemark fleet validate",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE:    func(_ *cobra.Command, args []string) error { return f.converted(args[0], c) },
+		RunE:    func(_ *cobra.Command, args []string) error { return f.runConvert(args[0], c) },
 	}
 	cmd.Flags().StringVarP(&c.Output, "output", "o", "", "write to `FILE` instead of stdout")
 	cmd.Flags().BoolVar(&c.Force, "force", false, "replace a file that is there")
@@ -34,9 +34,9 @@ this machine, or that of --zone.`,
 	return cmd
 }
 
-func (f *fleetRoom) converted(name string, c file.HerdctlConversion) error {
+func (f *fleetRoom) runConvert(name string, c file.HerdctlConversion) error {
 	done, err := c.Convert(name)
-	said := err == nil && f.wantsJSON()
+	printed := err == nil && f.wantsJSON()
 	if err == nil {
 		text := done.YAML
 		if done.File != "" {
@@ -47,7 +47,7 @@ func (f *fleetRoom) converted(name string, c file.HerdctlConversion) error {
 		}
 	}
 	for _, l := range done.Left {
-		if !said {
+		if !printed {
 			f.say("%s", l)
 		}
 	}

@@ -349,6 +349,7 @@ func (f *liveFleet) kept(text string) (in string) {
 }
 
 func TestNoRouteRunsAnythingInAFleetThatIsUp(t *testing.T) {
+	t.Parallel()
 	f := newLiveFleet(t)
 	if f.kept("every: 1s") == "" || f.kept(hostileTitle) == "" {
 		t.Fatal("what is kept cannot be read: nothing would be found")

@@ -205,6 +205,7 @@ func (f *teamFleet) inDatabase(text string) (in string) {
 }
 
 func TestAWriterOfATenantRunsNothingOnTheMachineOfItsFleet(t *testing.T) {
+	t.Parallel()
 	f := newTeamFleet(t)
 	f.settleAll()
 	total := 0

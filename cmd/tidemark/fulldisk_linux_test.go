@@ -20,9 +20,13 @@ func TestFullDiskStillLetsPeopleDelete(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
 	}
+	t.Parallel()
 	for _, kind := range []string{"sqlite", "files"} {
 		for _, plain := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, plain %v", kind, plain), func(t *testing.T) { deleteOnAFullDisk(t, kind, plain) })
+			t.Run(fmt.Sprintf("%s, plain %v", kind, plain), func(t *testing.T) {
+				t.Parallel()
+				deleteOnAFullDisk(t, kind, plain)
+			})
 		}
 	}
 }

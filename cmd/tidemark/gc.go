@@ -54,7 +54,7 @@ Gives back space that nothing needs any more.`,
 			c := &cleaned{DryRun: dryRun, Retention: a.config.RetentionText()}
 			err = a.clean(cmd, s, c)
 			a.progressDone()
-			// What was done is said, also when the rest could not be.
+			// Print what was done even if the rest failed.
 			err = errors.Join(err, a.print(c, func(w io.Writer) error { return c.print(a, w) }))
 			if err == nil && c.skipped > 0 {
 				return &partly{c.skipped}
@@ -81,19 +81,19 @@ func (a *app) clean(cmd *cobra.Command, s *store.Store, c *cleaned) (err error) 
 	}
 	a.progress("giving back space")
 	c.FreedBytes, err = s.Compact(cmd.Context())
-	return a.compacted(err)
+	return a.ignoreUncompacted(err)
 }
 
-// compacted makes no error of a store that cannot be compacted, and none of one
-// for which there is no room now: what was to go is gone.
-func (a *app) compacted(err error) error {
+// ignoreUncompacted returns err, or nil if the store cannot be compacted, or has no
+// room for it now: what had to be removed is removed all the same.
+func (a *app) ignoreUncompacted(err error) error {
 	var room *sqlite.NoSpaceError
 	if errors.As(err, &room) {
 		a.progressDone()
 		a.say("tidemark: %v", room)
 		return nil
 	}
-	return supported(err)
+	return ignoreUnsupported(err)
 }
 
 func (c *cleaned) print(a *app, w io.Writer) error {

@@ -20,8 +20,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// grants is the book of what this user granted on this machine. Where there is
-// no folder for it, it is empty and takes nothing.
+// grants returns the book of what this user granted on this machine. If there is
+// no folder for it, it is empty and cannot be written.
 func (a *app) grants() *grant.Book {
 	dir, err := stateDir()
 	if err != nil {
@@ -30,7 +30,7 @@ func (a *app) grants() *grant.Book {
 	return grant.Open(dir, userID())
 }
 
-// userID is what the system calls this user, whatever name they have.
+// userID returns the system's id of this user, which does not change with the name.
 func userID() string {
 	if uid := os.Geteuid(); uid >= 0 {
 		return strconv.Itoa(uid)
@@ -57,13 +57,13 @@ you go on with it in chat or in an editor.`,
 	return cmd
 }
 
-// chosen are the flags that choose grants.
-type chosen struct {
+// grantFilter are the flags that select grants.
+type grantFilter struct {
 	session, project string
 	all              bool
 }
 
-func (c *chosen) flags(cmd *cobra.Command, a *app) {
+func (c *grantFilter) flags(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVarP(&c.session, "session", "s", "", "of this `SESSION`")
 	cmd.Flags().StringVar(&c.project, "project", "", "in the project of this `FOLDER`")
 	if err := cmd.RegisterFlagCompletionFunc("session", completeSession(a)); err != nil {
@@ -71,8 +71,8 @@ func (c *chosen) flags(cmd *cobra.Command, a *app) {
 	}
 }
 
-// matches returns what tells the grants that are meant.
-func (c *chosen) matches(ctx context.Context, a *app) (func(grant.Grant) bool, error) {
+// matches returns a function that reports whether a grant is selected.
+func (c *grantFilter) matches(ctx context.Context, a *app) (func(grant.Grant) bool, error) {
 	id, project := tidemark.SessionID(c.session), ""
 	if c.project != "" {
 		project = projectAt(c.project)
@@ -90,7 +90,7 @@ func (c *chosen) matches(ctx context.Context, a *app) (func(grant.Grant) bool, e
 }
 
 func grantsList(a *app) *cobra.Command {
-	var which chosen
+	var which grantFilter
 	var proposed bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List what is granted",
@@ -105,7 +105,7 @@ grant.`,
 			if err != nil {
 				return err
 			}
-			s, _ := a.open(cmd.Context(), open.Read) // without a store the hashes are all that is known
+			s, _ := a.open(cmd.Context(), open.Read) // without a store only hashes are shown
 			rows, err := agent.GrantRows(cmd.Context(), a.grants(), s, matches)
 			if err == nil && proposed {
 				rows, err = a.proposedRows(cmd.Context(), &which)
@@ -127,8 +127,9 @@ grant.`,
 	return cmd
 }
 
-// proposedRows are the proposals of one session, or of those of a project.
-func (a *app) proposedRows(ctx context.Context, which *chosen) ([]agent.GrantRow, error) {
+// proposedRows returns the proposals of one session, or of all sessions of a
+// project.
+func (a *app) proposedRows(ctx context.Context, which *grantFilter) ([]agent.GrantRow, error) {
 	s, err := a.open(ctx, open.Read)
 	if err != nil {
 		return nil, err
@@ -145,7 +146,7 @@ func (a *app) proposedRows(ctx context.Context, which *chosen) ([]agent.GrantRow
 }
 
 func grantsRevoke(a *app) *cobra.Command {
-	var which chosen
+	var which grantFilter
 	cmd := &cobra.Command{
 		Use: "revoke [SHA256]", Short: "Take back what was granted",
 		Long: `Takes back grants: those of a session, of a project, both, one by its hash, or with

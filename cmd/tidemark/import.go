@@ -82,14 +82,14 @@ is refused.`,
 	return cmd
 }
 
-// importer is an import into the store, of which people are told here.
+// importer returns an import into the store that prints what it does.
 func (a *app) importer(cmd *cobra.Command) (*transfer.Importer, error) {
 	url, _, err := a.location()
 	if err != nil {
 		return nil, err
 	}
 	return &transfer.Importer{
-		Opened: a.opened, URL: url, Open: a.opening(open.Create), Holder: a.holder(cmd), Project: a.project(), Stdin: a.in,
+		Opened: a.opened, URL: url, Open: a.openOptions(open.Create), Holder: a.holder(cmd), Project: a.project(), Stdin: a.in,
 		Progress: func(n int, what string) { a.progress("%d %s", n, what) },
 		Source:   func(tool convert.Tool, path string) { a.say("%s: %s", tool.Title, path) },
 		Skip:     func(err error) { a.say("tidemark: %s: skipped", err) },
@@ -102,8 +102,8 @@ func (a *app) importer(cmd *cobra.Command) (*transfer.Importer, error) {
 				}
 			}
 		},
-		Reading: func(size int64) func(archive.Progress) { return a.stages("Read", size) },
-		Archive: a.restored,
+		Reading: func(size int64) func(archive.Progress) { return a.archiveProgress("Read", size) },
+		Archive: a.printRestored,
 		Results: []transfer.Result{},
 	}, nil
 }
@@ -121,8 +121,9 @@ func (a *app) importHomes(ctx context.Context, i *transfer.Importer) error {
 	return err
 }
 
-// restored says what came of an archive, or with --dry-run what it holds.
-func (a *app) restored(r transfer.Restored) error {
+// printRestored prints what was restored from an archive, or with --dry-run what
+// the archive holds.
+func (a *app) printRestored(r transfer.Restored) error {
 	a.progressDone()
 	verb := "restored"
 	switch {
@@ -132,10 +133,10 @@ func (a *app) restored(r transfer.Restored) error {
 	default:
 		verb = "holds"
 	}
-	return a.print(r.Manifest, func(w io.Writer) error { return manifest(w, verb, r.Manifest) })
+	return a.print(r.Manifest, func(w io.Writer) error { return printManifest(w, verb, r.Manifest) })
 }
 
-// printImport says what came of an import.
+// printImport prints the results of an import.
 func (a *app) printImport(i *transfer.Importer, always bool) error {
 	lossy := 0
 	for _, r := range i.Results {
@@ -157,10 +158,11 @@ func (a *app) printImport(i *transfer.Importer, always bool) error {
 	return nil
 }
 
-// printResults says what came of each thing, what it is called there and here.
+// printResults prints a row for each imported thing, with its id here and its
+// foreign id.
 func (a *app) printResults(w io.Writer, results []transfer.Result) error {
 	if a.terminal {
-		sayFrom(w, results)
+		printSources(w, results)
 	}
 	t := a.table("STATE", "SESSION", "ENTRIES", "TOOL", "FOREIGN ID", "TITLE")
 	if !a.terminal {
@@ -186,18 +188,18 @@ func (a *app) printResults(w io.Writer, results []transfer.Result) error {
 // it from others, and to type.
 const foreignColumns = 14
 
-// sayFrom names the places that things came from, each once.
-func sayFrom(w io.Writer, results []transfer.Result) {
+// printSources prints the places that the results came from, each once.
+func printSources(w io.Writer, results []transfer.Result) {
 	last := ""
 	for _, r := range results {
 		if r.From != last {
-			fmt.Fprintf(w, "from %s\n", render.CleanLine(fromHome(r.From)))
+			fmt.Fprintf(w, "from %s\n", render.CleanLine(abbreviateHome(r.From)))
 		}
 		last = r.From
 	}
 }
 
-// toolNames names the tools that can do something, in lines that fit a help page.
+// toolNames lists the tools for which can is true, in lines that fit a help page.
 func toolNames(can func(convert.Tool) bool) string {
 	var b strings.Builder
 	width := 20

@@ -48,7 +48,7 @@ when it fails. Nothing is installed: read it, change it, and put it in its place
 	return cmd
 }
 
-// service gathers what the fleet of these flags needs.
+// service returns the service that runs the fleet with these flags.
 func (f *fleetRoom) service() (s unit.Service, err error) {
 	file, err := file.Read(f.file)
 	if err != nil {
@@ -80,19 +80,19 @@ func (f *fleetRoom) service() (s unit.Service, err error) {
 		}
 		url = scheme + ":" + place
 		if scheme == "sqlite" {
-			place = filepath.Dir(place) // its log lies beside it
+			place = filepath.Dir(place) // its WAL is beside it
 		}
 		s.Writes = append(s.Writes, place)
 	}
 	s.Command = []string{program, "--store", url}
-	if s.Command, err = f.named(s.Command); err != nil {
+	if s.Command, err = f.addFileFlags(s.Command); err != nil {
 		return s, err
 	}
 	s.Command = append(s.Command, "fleet", "up", "--file", full)
 	for _, a := range file.Agents {
 		s.Writes = append(s.Writes, a.Dir)
 	}
-	state, err := stateDir() // what was granted, and the fleet's own key
+	state, err := stateDir() // has the grants and the key of the fleet
 	if err != nil {
 		return s, err
 	}
@@ -104,8 +104,8 @@ func (f *fleetRoom) service() (s unit.Service, err error) {
 	return s, s.Check()
 }
 
-// named adds the files that flags and environment name.
-func (f *fleetRoom) named(command []string) ([]string, error) {
+// addFileFlags adds to a command the files that flags and environment name.
+func (f *fleetRoom) addFileFlags(command []string) ([]string, error) {
 	for _, n := range [][2]string{{"--config", f.configFile}, {"--key-file", cmp.Or(f.keyFile, os.Getenv("TIDEMARK_KEY_FILE"))}} {
 		if n[1] == "" {
 			continue

@@ -25,12 +25,12 @@ func jobsCommand(a *app) *cobra.Command {
 		Example: "  tidemark jobs --agent coder --status failed\n  tidemark jobs --json=id,status",
 		Args:    usage(cobra.NoArgs),
 		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
-			rows, err := readable(a, s.Jobs(cmd.Context(), f))
+			rows, err := collectReadable(a, s.Jobs(cmd.Context(), f))
 			if err != nil {
 				return err
 			}
 			return a.print(rows, func(w io.Writer) error {
-				// Where one machine runs everything, its name says nothing.
+				// If this machine ran everything, its name is no information.
 				several := slices.ContainsFunc(rows, func(j tidemark.Job) bool { return j.Node != "" && j.Node != a.host() })
 				columns := []string{"ID", "AGENT", "STATUS", "REASON", "TRIGGER", "STARTED", "SUMMARY"}
 				if several {
@@ -99,7 +99,7 @@ with the job.`,
 func (a *app) events(events iter.Seq2[tidemark.Event, error]) error {
 	for e, err := range events {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			a.skipped(err)
+			a.warnSkipped(err)
 			continue
 		}
 		if err != nil {

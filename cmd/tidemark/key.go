@@ -45,7 +45,7 @@ func (a *app) sealedStore(ctx context.Context, how open.Access) (*seal.Backend, 
 	return b, nil
 }
 
-// slotFlags ask for slots.
+// slotFlags adds the flags that describe new slots.
 func slotFlags(cmd *cobra.Command, n *open.NewSlots) {
 	cmd.Flags().BoolVar(&n.Passphrase, "passphrase", false, "a passphrase, asked for or read from $TIDEMARK_PASSPHRASE_FILE")
 	cmd.Flags().StringArrayVar(&n.Recipients, "recipient", nil, "an age `RECIPIENT` (age1…); may be given several times")
@@ -84,7 +84,7 @@ func (a *app) keyInit(ctx context.Context, n *open.NewSlots) error {
 	if !n.None() {
 		slots = func(ctx context.Context) ([]seal.NewSlot, error) { return n.Make(ctx, os.Environ(), a.askPassphrase) }
 	}
-	h, err := open.MakeSealed(ctx, url, a.opening(open.Create), slots)
+	h, err := open.MakeSealed(ctx, url, a.openOptions(open.Create), slots)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func keyShowCommand(a *app) *cobra.Command {
 	}
 }
 
-// slots prints what opens a store.
+// slots prints the slots of a store.
 func (a *app) slots(w io.Writer, h seal.Header) error {
 	if a.terminal {
 		index := "with keyed hashes of words"
@@ -264,8 +264,8 @@ occur, not which. Off, nothing is indexed, and a search decrypts and reads.`,
 	}
 }
 
-// askPassphrase asks on the terminal, and returns nothing where there is none
-// or nothing may be asked.
+// askPassphrase asks for a passphrase on the terminal. It returns nil if there is
+// no terminal, or with --no-input.
 func (a *app) askPassphrase(ctx context.Context, prompt string) ([]byte, error) {
 	fd := int(os.Stdin.Fd())
 	if a.noInput || !term.IsTerminal(fd) {
@@ -293,7 +293,7 @@ func (a *app) askPassphrase(ctx context.Context, prompt string) ([]byte, error) 
 		}
 		return p.text, nil
 	case <-ctx.Done():
-		term.Restore(fd, before) // the one who reads waits on, and the terminal would stay silent
+		term.Restore(fd, before) // ReadPassword is still waiting, and would leave the echo off
 		return nil, context.Cause(ctx)
 	}
 }
@@ -315,7 +315,7 @@ the new key then, and rotate, run again, finishes.`,
 			if err != nil {
 				return err
 			}
-			r, err := open.Rotate(cmd.Context(), b, a.opening(open.Write), func(n int) { a.progress("%d keys wrapped", n) })
+			r, err := open.Rotate(cmd.Context(), b, a.openOptions(open.Write), func(n int) { a.progress("%d keys wrapped", n) })
 			a.progressDone()
 			if r.Finished {
 				a.say("The rotation is finished. The key file is %s.", r.KeyFile)

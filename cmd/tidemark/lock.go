@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// handOverTimeout is how long a holder is waited for: it looks every second
-// and may have a turn to finish.
+// handOverTimeout is how long to wait for a holder: it checks for requests every
+// second, and may have to finish a turn.
 const handOverTimeout = 30 * time.Second
 
 // lockView is a lease as programs see it.
@@ -101,7 +101,7 @@ func (a *app) printLock(cmd *cobra.Command, s *store.Store, id tidemark.SessionI
 	})
 }
 
-// handOver asks the holder to let go and waits until it did.
+// handOver asks the holder to let go, and waits until it has.
 func (a *app) handOver(cmd *cobra.Command, s *store.Store, id tidemark.SessionID) error {
 	if l, err := s.Lease(cmd.Context(), id); err != nil || !l.Held || l.Dead || l.Expired {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// lsDefault is how many sessions ls shows unless it is told.
+// lsDefault is how many sessions ls shows without -n.
 const lsDefault = 50
 
 func lsCommand(a *app) *cobra.Command {
@@ -89,8 +89,8 @@ was begun here, remote for one that came from another tool.`,
 	return cmd
 }
 
-// sessions collects what a filter finds. Sessions that cannot be read are
-// named on stderr; the last such damage is returned beside the rest.
+// sessions collects the sessions that a filter selects. It reports those that
+// cannot be read on stderr, and returns the last such damage with the rest.
 func (a *app) sessions(cmd *cobra.Command, s *store.Store, f store.Filter) (rows []store.Info, damage, err error) {
 	rows = []store.Info{} // an empty list is [] in JSON, not null
 	f.Each = true
@@ -139,8 +139,8 @@ func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
 // the room more.
 func (a *app) modelColumns() int { return max(12, a.columns/5-4) }
 
-// unusualMode is the mode of a session where it is not the one that such
-// sessions have, and "" where it is.
+// unusualMode returns the mode of a session if it is not the usual one, which is
+// remote for a session of another tool and else local-only; otherwise "".
 func unusualMode(i store.Info) string {
 	usual := tidemark.ModeLocal
 	if i.Tool != "" {
@@ -152,8 +152,8 @@ func unusualMode(i store.Info) string {
 	return i.Mode
 }
 
-// workerColumns is how much of a worker's name a terminal shows; the beginning
-// of one is enough to type.
+// workerColumns is how much of a worker's name a terminal shows. It is enough to
+// type the beginning of a name.
 const workerColumns = 24
 
 // listWorkers lists the workers of sessions, the one that wrote last first.
@@ -194,7 +194,7 @@ func (a *app) listWorkers(cmd *cobra.Command, s *store.Store, f store.Filter, sc
 	})
 }
 
-// shortID is enough of an id to type, on a terminal; all of it elsewhere.
+// shortID returns enough of an id to type it, on a terminal; elsewhere all of it.
 func (a *app) shortID(id tidemark.SessionID) string {
 	if a.terminal {
 		return string(id[:8])
@@ -202,7 +202,7 @@ func (a *app) shortID(id tidemark.SessionID) string {
 	return string(id)
 }
 
-// oneLine makes text fit for a line beside other things.
+// oneLine returns a text shortened to fit on a line beside other things.
 func oneLine(s string) string {
 	return render.Truncate(render.CleanLine(strings.TrimSpace(s)), 60)
 }

@@ -1,6 +1,6 @@
 // Command tidemark keeps the sessions of AI agents. This package is the only
 // one that touches arguments, environment, terminal and exit codes: it wires
-// the rooms together and says what happened. A command has a file of its own.
+// the other packages together and prints the results. Each command has a file.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // zones of schedules, also where the machine has none
+	_ "time/tzdata" // time zones of schedules, for machines without a zone database
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
@@ -34,8 +34,8 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// stage is this program as the first process of a sandbox, if it was started
-// as that.
+// stage runs this program as the first process of a sandbox, if it was
+// started as that.
 func stage() (code int, staged bool) {
 	code, staged, err := sandbox.Stage(os.Args, os.Environ(), func() <-chan os.Signal {
 		signals := make(chan os.Signal, 4)
@@ -48,14 +48,14 @@ func stage() (code int, staged bool) {
 	return code, staged
 }
 
-// run carries out one command and returns its exit code.
+// run runs one command and returns its exit code.
 func run(args []string) int {
 	narrowUmask()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	a := newApp()
 	signal.Notify(a.signals, os.Interrupt, syscall.SIGTERM)
-	go a.hear(cancel)
+	go a.handleSignals(cancel)
 	root := rootCommand(a)
 	root.SetArgs(chatArgs(root, tagArgs(args)))
 	err := root.ExecuteContext(ctx)
@@ -66,19 +66,19 @@ func run(args []string) int {
 		err = cause
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return 0 // the reader had enough
+		return 0 // the reader closed the pipe
 	}
 	a.complain(err)
 	return exitOf(err)
 }
 
-// hear ends the command at a signal, and the process at the second one, unless
-// the command takes signals itself.
-func (a *app) hear(cancel context.CancelCauseFunc) {
+// handleSignals ends the command at the first signal and the process at the second,
+// unless the command handles signals itself.
+func (a *app) handleSignals(cancel context.CancelCauseFunc) {
 	var first os.Signal
 	for s := range a.signals {
-		if take := a.onSignal.Load(); take != nil {
-			(*take)(s)
+		if handle := a.onSignal.Load(); handle != nil {
+			(*handle)(s)
 			continue
 		}
 		if first != nil {
@@ -89,7 +89,8 @@ func (a *app) hear(cancel context.CancelCauseFunc) {
 	}
 }
 
-// stopped is the end by a signal; quiet: everything was said already.
+// stopped is the error of a command that a signal ended; if quiet, nothing more is
+// printed.
 type stopped struct {
 	signal os.Signal
 	quiet  bool
@@ -97,8 +98,8 @@ type stopped struct {
 
 func (s *stopped) Error() string { return "interrupted" }
 
-// partly is the error of work of which some items were skipped; what was
-// skipped has been said already.
+// partly is the error of a command that skipped some items, which it has reported
+// already.
 type partly struct{ skipped int }
 
 func (p *partly) Error() string { return fmt.Sprintf("%d skipped", p.skipped) }
@@ -127,7 +128,7 @@ func exitOf(err error) int {
 	return tidemark.CodeOf(err).Exit
 }
 
-// complain says what went wrong and, where there is one, the way out.
+// complain prints an error and its hint, if it has one.
 func (a *app) complain(err error) {
 	var sig *stopped
 	var program *exited
@@ -140,19 +141,20 @@ func (a *app) complain(err error) {
 	}
 }
 
-// hintFor returns the way out of an error.
+// hintFor returns the hint for an error, which says how to go on; "" if there is
+// none.
 func hintFor(err error) string {
 	var holder *store.HeldError
 	var refused *model.Error
-	var told *api.Problem
+	var problem *api.Problem
 	var newer *tidemark.NewerError
 	switch given := hint.Of(err); {
 	case given != "":
 		return given
 	case errors.Is(err, postgres.ErrUnavailable):
 		return "nothing that was acknowledged is lost; try again when the database is there"
-	case errors.As(err, &told) && told.Hint != "":
-		return told.Hint
+	case errors.As(err, &problem) && problem.Hint != "":
+		return problem.Hint
 	case errors.As(err, &newer) && newer.Backup != "":
 		return "use a newer tidemark, or go back to the copy from before it was upgraded: " + newer.Backup
 	case errors.As(err, &newer):

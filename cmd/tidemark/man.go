@@ -36,7 +36,7 @@ by you alone; widen their modes to share them.`,
 	}
 }
 
-// manualPages are the pages of a command and of all below it.
+// manualPages returns the pages of a command and of all commands below it.
 func manualPages(cmd *cobra.Command) []manual.Page {
 	if cmd.Hidden {
 		return nil
@@ -50,7 +50,7 @@ func manualPages(cmd *cobra.Command) []manual.Page {
 
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// manualPage is the page of one command.
+// manualPage returns the page of one command.
 func manualPage(cmd *cobra.Command) manual.Page {
 	p := manual.Page{Name: pageName(cmd), Short: cmd.Short, Version: version, Text: cmp.Or(cmd.Long, cmd.Short+"."), Example: cmd.Example}
 	if cmd.HasParent() {

@@ -23,18 +23,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// mcpServing is what mcp was asked for. Over HTTP it is a server like that of
-// serve, of which only one path answers.
-type mcpServing struct {
-	serving
+// mcpFlags are the flags of mcp. Over HTTP it is a server like that of serve, with
+// one path.
+type mcpFlags struct {
+	serveFlags
 	write  bool
 	folder string // of the project
 
-	opening sync.Mutex
+	openMutex sync.Mutex
 }
 
 func mcpCommand(a *app) *cobra.Command {
-	m := &mcpServing{serving: serving{app: a, logFormat: "text"}}
+	m := &mcpFlags{serveFlags: serveFlags{app: a, logFormat: "text"}}
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Show past sessions to other agents, over the Model Context Protocol",
@@ -66,8 +66,8 @@ It ends when stdin does, at Ctrl-C and at SIGTERM.`,
 	return cmd
 }
 
-func (m *mcpServing) run(cmd *cobra.Command) error {
-	m.noInput = true // stdin is the protocol's
+func (m *mcpFlags) run(cmd *cobra.Command) error {
+	m.noInput = true // stdin carries the protocol
 	if m.Addr == "" {
 		for _, name := range []string{"host", "tls-cert", "tls-key", "token-file"} {
 			if cmd.Flags().Changed(name) {
@@ -86,7 +86,7 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 		folder = project.WorkTree(abs, homeDir())
 	}
 	ctx := cmd.Context()
-	switch _, err := m.openOnce(ctx); {
+	switch _, err := m.openWhenThere(ctx); {
 	case errors.Is(err, tidemark.ErrNoStore):
 		m.say("There is no store yet: whoever asks is told so, until there is one.")
 	case err != nil:
@@ -95,7 +95,7 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 	if m.Addr != "" {
 		return m.overHTTP(cmd, folder)
 	}
-	o := m.forAgents(routes.MCP{Write: m.write, Open: m.openOnce, Holder: func(context.Context) tidemark.Holder { return m.holder(cmd) }}, folder)
+	o := m.mcpOptions(routes.MCP{Write: m.write, Open: m.openWhenThere, Holder: func(context.Context) tidemark.Holder { return m.holder(cmd) }}, folder)
 	if m.verbose {
 		o.Log = slog.New(slog.NewTextHandler(m.err, nil))
 	}
@@ -105,11 +105,11 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 	return mcp.Serve(ctx, o, m.in, m.out)
 }
 
-// openOnce opens the store at the first call that finds one: an agent may be
-// there before its first session is.
-func (m *mcpServing) openOnce(ctx context.Context) (*store.Store, error) {
-	m.opening.Lock()
-	defer m.opening.Unlock()
+// openWhenThere opens the store at the first call at which there is one: an agent
+// may start this program before the store is created.
+func (m *mcpFlags) openWhenThere(ctx context.Context) (*store.Store, error) {
+	m.openMutex.Lock()
+	defer m.openMutex.Unlock()
 	how := open.Read
 	if m.write {
 		how = open.Create
@@ -118,23 +118,23 @@ func (m *mcpServing) openOnce(ctx context.Context) (*store.Store, error) {
 }
 
 // overHTTP serves one path until the command ends.
-func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
+func (m *mcpFlags) overHTTP(cmd *cobra.Command, folder string) error {
 	p := m.program(cmd)
 	p.MCP = func(c routes.MCP) http.Handler {
 		c.Write = c.Write && m.write
-		return mcp.Handler(m.forAgents(c, folder))
+		return mcp.Handler(m.mcpOptions(c, folder))
 	}
-	return serve.RunMCP(cmd.Context(), m.Config, m.openOnce, p)
+	return serve.RunMCP(cmd.Context(), m.Config, m.openWhenThere, p)
 }
 
-// forAgents is what agents are shown of a store.
-func (a *app) forAgents(c routes.MCP, folder string) mcp.Options {
+// mcpOptions returns the options of a server for agents.
+func (a *app) mcpOptions(c routes.MCP, folder string) mcp.Options {
 	return mcp.Options{Open: c.Open, Fleet: c.Fleet, Write: c.Write, Holder: c.Holder, Doing: c.Doing, Wrote: c.Wrote, Tell: c.Tell, Project: folder, Version: version,
 		Since: func(text string) (time.Time, error) { return parseSince(text, time.Now()) }, Hint: agentHint}
 }
 
-// agentHint is the way out of an error for an agent, which has tools instead of
-// commands.
+// agentHint returns the hint for an error as an agent needs it, which has tools
+// instead of commands.
 func agentHint(err error) string {
 	switch {
 	case errors.Is(err, fleet.ErrNoInbox):

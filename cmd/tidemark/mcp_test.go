@@ -74,6 +74,7 @@ func (m *machine) ask(c *sdk.ClientSession, tool string, args map[string]any) st
 }
 
 func TestAnAgentStartsTheServerAndEndsItByItsStdin(t *testing.T) {
+	t.Parallel()
 	for name, store := range map[string]string{"sqlite": "sqlite:HOME/s.db", "files": "files:HOME/s"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,6 +99,7 @@ func TestAnAgentStartsTheServerAndEndsItByItsStdin(t *testing.T) {
 }
 
 func TestTwoServersOnOneStoreKeepWhatBothWrite(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, "sqlite:HOME/s.db")
 	var both sync.WaitGroup
 	for n := range 2 {
@@ -116,6 +118,7 @@ func TestTwoServersOnOneStoreKeepWhatBothWrite(t *testing.T) {
 }
 
 func TestASignalEndsTheServer(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no signal of another process can be caught here")
 	}
@@ -178,6 +181,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestAnAgentReachesTheServerOverHTTPWithTheToken(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, "sqlite:HOME/s.db")
 	url, token := m.overHTTP("--allow-write")
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil).Connect(t.Context(),
@@ -221,6 +225,7 @@ func TestAnAgentReachesTheServerOverHTTPWithTheToken(t *testing.T) {
 // language. MCP_NODE_MODULES is the folder in which npm install
 // @modelcontextprotocol/sdk was run.
 func TestTheTypeScriptClientTalksToTheServer(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("MCP_NODE_MODULES") == "" {
 		t.Skip("MCP_NODE_MODULES does not say where @modelcontextprotocol/sdk is installed")
 	}

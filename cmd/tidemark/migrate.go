@@ -48,13 +48,13 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	if transfer.SameStore(from, to) {
 		return tidemark.Invalidf("--to %s: is the store itself", to)
 	}
-	// The flag speaks of the new store; the old one is opened as it is.
+	// --no-encrypt is about the new store, not about the one that is opened here.
 	plain := a.noEncrypt
 	a.noEncrypt = false
 	if _, err := a.open(cmd.Context(), open.Read); err != nil {
 		return err
 	}
-	how := a.opening(open.Create)
+	how := a.openOptions(open.Create)
 	how.Plain, how.Key = plain, open.Key{}
 	if keyFile != "" {
 		how.Key = open.Key{File: keyFile, Origin: "flag --key-file"}
@@ -65,7 +65,7 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	}
 	var damage error
 	stats, err := transfer.Migrate(cmd.Context(), a.opened.Backend, target, transfer.MigrateOptions{
-		Progress: a.stages("Copied", 0),
+		Progress: a.archiveProgress("Copied", 0),
 		Damaged: func(err error) {
 			damage = err
 			a.say("tidemark: %s: left out", err)

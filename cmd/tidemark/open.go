@@ -17,8 +17,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// opening is what open was asked for.
-type opening struct {
+// openFlags are the flags of open.
+type openFlags struct {
 	*app
 	addr      string
 	tokenFile string
@@ -26,7 +26,7 @@ type opening struct {
 }
 
 func openCommand(a *app) *cobra.Command {
-	o := &opening{app: a}
+	o := &openFlags{app: a}
 	cmd := &cobra.Command{
 		Use:   "open",
 		Short: "Open the pages of the local server in a browser",
@@ -44,7 +44,7 @@ browser in, and opens it. The link works once, and for two minutes.`,
 	return cmd
 }
 
-func (o *opening) run(ctx context.Context) error {
+func (o *openFlags) run(ctx context.Context) error {
 	base, err := serverURL(o.addr)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (o *opening) run(ctx context.Context) error {
 	})
 }
 
-// serverURL is where a server that listens at an address is reached.
+// serverURL returns the URL of a server that listens at an address.
 func serverURL(addr string) (string, error) {
 	scheme := "http"
 	if rest, ok := strings.CutPrefix(addr, "https://"); ok {

@@ -14,11 +14,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/render/data"
 )
 
-// wantsJSON reports whether the command is to print data for programs.
+// wantsJSON reports whether the command prints data for programs.
 func (a *app) wantsJSON() bool { return a.json != "" || a.jq != "" || a.template != "" }
 
-// print writes what a command found: v for programs, or as human says for
-// people.
+// print prints the result of a command: v as data for programs, or what human
+// writes for people.
 func (a *app) print(v any, human func(w io.Writer) error) error {
 	if !a.wantsJSON() {
 		w := bufio.NewWriter(a.out)
@@ -30,7 +30,7 @@ func (a *app) print(v any, human func(w io.Writer) error) error {
 	return a.format().Print(a.out, v)
 }
 
-// format is how the flags want data for programs.
+// format returns the format of data for programs, from the flags.
 func (a *app) format() data.Format {
 	return data.Format{Fields: a.json, JQ: a.jq, Template: a.template, Terminal: a.terminal}
 }
@@ -42,14 +42,14 @@ func (a *app) jsonLine(v any) error {
 	return enc.Encode(v)
 }
 
-// say tells people something on stderr, unless they asked for quiet.
+// say prints a message for people on stderr, unless --quiet is given.
 func (a *app) say(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintln(a.err, render.Clean(fmt.Sprintf(format, args...)))
 	}
 }
 
-// when is a time for people: relative on a terminal, exact in a pipe.
+// when formats a time for people: relative on a terminal, exact in a pipe.
 func (a *app) when(t time.Time) string {
 	if a.terminal {
 		return render.Ago(t, time.Now())
@@ -57,13 +57,13 @@ func (a *app) when(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// table is a table on this output.
+// table returns an empty table for this output.
 func (a *app) table(head ...string) *render.Table {
 	return &render.Table{Head: head, Terminal: a.terminal, Color: a.color, Columns: a.columns}
 }
 
-// fromHome is a path as people write it, so that it leaves room for others.
-func fromHome(path string) string {
+// abbreviateHome writes a path in the home folder with ~, which is shorter.
+func abbreviateHome(path string) string {
 	home, err := os.UserHomeDir()
 	if rest, ok := strings.CutPrefix(path, home+string(filepath.Separator)); ok && err == nil {
 		return filepath.Join("~", rest)

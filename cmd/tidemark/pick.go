@@ -16,8 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// pick lets a person choose a session, and returns its id, "" when they left
-// without one.
+// pick lets the user pick a session, and returns its id, "" if none was picked.
 func (a *app) pick(ctx context.Context, cmd *cobra.Command, heading string) (string, error) {
 	if a.noInput || a.wantsJSON() || !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
 		named := cmd.Name() + " last"
@@ -28,7 +27,7 @@ func (a *app) pick(ctx context.Context, cmd *cobra.Command, heading string) (str
 	}
 	s, err := a.open(ctx, open.Write)
 	if errors.Is(err, tidemark.ErrStorage) {
-		s, err = a.open(ctx, open.Read) // what is there can still be picked
+		s, err = a.open(ctx, open.Read) // the store cannot be written, but its sessions can be picked
 	}
 	if err != nil {
 		return "", err
@@ -41,8 +40,8 @@ func (a *app) pick(ctx context.Context, cmd *cobra.Command, heading string) (str
 	return string(id), err
 }
 
-// rawTerminal switches the terminal to single keys, and returns what puts it
-// back as it was.
+// rawTerminal puts the terminal into raw mode, and returns a function that restores
+// it.
 func rawTerminal() (restore func() error, err error) {
 	fd := int(os.Stdin.Fd())
 	was, err := term.MakeRaw(fd)

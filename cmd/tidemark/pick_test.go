@@ -16,6 +16,7 @@ import (
 // TestShowOffersSessionsToPickFrom runs the program on a real terminal: the
 // newest sessions are there, typing finds by content, Enter shows.
 func TestShowOffersSessionsToPickFrom(t *testing.T) {
+	t.Parallel()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/term"
 )
 
-// progressEvery keeps progress from costing more than the work.
+// progressEvery is how often progress is shown, so that showing it costs little.
 const progressEvery = 100 * time.Millisecond
 
-// progress shows how far long work is, on a terminal only.
+// progress shows the progress of long work, on a terminal only.
 func (a *app) progress(format string, args ...any) {
 	if a.quiet || a.wantsJSON() || time.Since(a.progressAt) < progressEvery || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return

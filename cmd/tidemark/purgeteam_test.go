@@ -16,6 +16,7 @@ import (
 // What is purged in PostgreSQL is deleted, the wrapped key of a sealed session
 // with it, and the command says what may still hold it.
 func TestPurgeInPostgreSQLDeletesTheRowsAndTheKey(t *testing.T) {
+	t.Parallel()
 	for name, sealed := range map[string]bool{"sealed": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
 			db := pgtest.Start(t).Database(t)

@@ -155,7 +155,7 @@ and due time stay as they are unless they are given.`,
 				r.Group = old.Group
 			}
 			r.Due = old.Due
-			r.Version++ // the flag says what stands now
+			r.Version++ // the flag names the current version
 			r.Sum = r.Checksum()
 			b := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Puts: []tidemark.Record{r}}
 			if _, err := a.opened.Backend.Commit(cmd.Context(), b); err != nil {

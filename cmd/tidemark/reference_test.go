@@ -92,6 +92,7 @@ func compare(t *testing.T, page, want string) {
 // TestEveryCommandKeepsTheConventions runs each command as a careless user
 // does.
 func TestEveryCommandKeepsTheConventions(t *testing.T) {
+	t.Parallel()
 	bin := filepath.Join(commandDir(t), "tidemark")
 	home := t.TempDir()
 	try := func(args ...string) (code int, stdout, stderr string) {

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/serve"
 )
 
-// remains says what a purge has done to a session in this store, and what may
-// still hold it.
+// remains says what a purge did to a session in this store, and what may
+// still hold its content.
 func (a *app) remains() string {
 	_, sealed := a.opened.Backend.(*seal.Backend)
 	done, left := "The rows were deleted and overwritten in the database file", "its WAL file until that is written over, file-system snapshots, blocks that a disk took out of use and backups"

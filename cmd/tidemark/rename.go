@@ -20,7 +20,7 @@ func renameCommand(a *app) *cobra.Command {
 		Args:              usage(cobra.ExactArgs(2)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.change(cmd, args[0], func(s *store.Store, id tidemark.SessionID) error {
+			return a.changeSession(cmd, args[0], func(s *store.Store, id tidemark.SessionID) error {
 				return s.Rename(cmd.Context(), id, args[1])
 			})
 		},
@@ -45,16 +45,15 @@ func tagCommand(a *app) *cobra.Command {
 					return tidemark.Invalidf("tag %q: write +%s to add it, -%s to remove it", t, t, t)
 				}
 			}
-			return a.change(cmd, args[0], func(s *store.Store, id tidemark.SessionID) error {
+			return a.changeSession(cmd, args[0], func(s *store.Store, id tidemark.SessionID) error {
 				return s.Tag(cmd.Context(), id, add, remove)
 			})
 		},
 	}
 }
 
-// tagArgs moves +TAG and -TAG behind a "--" when the command is tag, so that a
-// tag to remove is not taken for a flag. Flags of tag are written with two
-// dashes.
+// tagArgs moves +TAG and -TAG behind a "--" if the command is tag, so that a tag to
+// remove is not taken for a flag. So flags of this command need two dashes.
 func tagArgs(args []string) []string {
 	at := commandAt(args)
 	if at < 0 || args[at] != "tag" {
@@ -92,13 +91,13 @@ func commandAt(args []string) int {
 	return -1
 }
 
-// change carries out one change of a session and prints how it is afterwards.
-func (a *app) change(cmd *cobra.Command, ref string, work func(*store.Store, tidemark.SessionID) error) error {
+// changeSession changes one session and prints it afterwards.
+func (a *app) changeSession(cmd *cobra.Command, ref string, change func(*store.Store, tidemark.SessionID) error) error {
 	s, p, err := a.resolve(cmd.Context(), open.Write, ref)
 	if err != nil {
 		return err
 	}
-	if err := work(s, p.ID); err != nil {
+	if err := change(s, p.ID); err != nil {
 		return err
 	}
 	i, err := s.Session(cmd.Context(), p.ID)

@@ -65,9 +65,9 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 	return root
 }
 
-// chatArgs makes tidemark -c and tidemark -s SESSION mean chat's, as people are
-// used to from other agents: where a flag that says which session to go on with
-// stands in the place of a command, that command is chat.
+// chatArgs makes tidemark -c short for tidemark chat -c, and tidemark -s SESSION
+// for tidemark chat -s SESSION, as users of other agents expect: it inserts chat
+// where such a flag comes before any command.
 func chatArgs(root *cobra.Command, args []string) []string {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -78,7 +78,7 @@ func chatArgs(root *cobra.Command, args []string) []string {
 		case !strings.HasPrefix(arg, "-") || arg == "--":
 			return args
 		}
-		// A global flag; its value may stand behind it.
+		// A global flag; its value may be the next argument.
 		if f := root.PersistentFlags().Lookup(strings.TrimPrefix(name, "--")); f != nil && !hasValue && f.NoOptDefVal == "" {
 			i++
 		}
@@ -86,11 +86,11 @@ func chatArgs(root *cobra.Command, args []string) []string {
 	return args
 }
 
-// help is what a command without work of its own does.
+// help is what a command does that only has subcommands.
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// usage makes a wrong number of arguments a wrong use, with the way to help or,
-// where a command was mistyped, with those that may be meant.
+// usage makes the errors of check ErrInvalid, with a hint at --help or, if a
+// subcommand was mistyped, at those that may be meant.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)

@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// openFleet returns the fleet of the store, opened as far as the command needs.
+// openFleet returns the fleet of the store, opened with the access that the command
+// needs.
 func (a *app) openFleet(ctx context.Context, how open.Access) (*fleet.Store, error) {
 	s, err := a.open(ctx, how)
 	if err != nil {
@@ -24,7 +25,7 @@ func (a *app) openFleet(ctx context.Context, how open.Access) (*fleet.Store, err
 	return fleet.Over(s), nil
 }
 
-// onFleet is a command on the fleet of the store.
+// onFleet returns a RunE function that opens the fleet of the store and calls run.
 func (a *app) onFleet(how open.Access, run func(*cobra.Command, *fleet.Store, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		s, err := a.openFleet(cmd.Context(), how)
@@ -35,7 +36,7 @@ func (a *app) onFleet(how open.Access, run func(*cobra.Command, *fleet.Store, []
 	}
 }
 
-// printf prints a value for programs, or what people read instead.
+// printf prints v as data for programs, or a formatted text for people.
 func (a *app) printf(v any, format string, args ...any) error {
 	return a.print(v, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, format, args...)
@@ -43,7 +44,7 @@ func (a *app) printf(v any, format string, args ...any) error {
 	})
 }
 
-// printFields prints a value for programs, or its fields, one a line.
+// printFields prints v as data for programs, or its fields for people, one a line.
 func (a *app) printFields(v any, fields [][2]string) error {
 	return a.print(v, func(w io.Writer) error {
 		for _, f := range fields {
@@ -55,10 +56,10 @@ func (a *app) printFields(v any, fields [][2]string) error {
 	})
 }
 
-// printRows prints a list for programs, or as a table of which cells makes a
-// row. What cannot be read is said and skipped.
+// printRows prints a list as data for programs, or as a table for people with the
+// rows that cells makes. It reports and skips what cannot be read.
 func printRows[T any](a *app, list iter.Seq2[T, error], head []string, cells func(T) []string) error {
-	rows, err := readable(a, list)
+	rows, err := collectReadable(a, list)
 	if err != nil {
 		return err
 	}
@@ -71,12 +72,12 @@ func printRows[T any](a *app, list iter.Seq2[T, error], head []string, cells fun
 	})
 }
 
-// readable collects what a list holds and can be read. What cannot is said.
-func readable[T any](a *app, list iter.Seq2[T, error]) ([]T, error) {
+// collectReadable collects a list. It reports and skips what cannot be read.
+func collectReadable[T any](a *app, list iter.Seq2[T, error]) ([]T, error) {
 	rows := []T{}
 	for v, err := range list {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			a.skipped(err)
+			a.warnSkipped(err)
 			continue
 		}
 		if err != nil {
@@ -87,5 +88,5 @@ func readable[T any](a *app, list iter.Seq2[T, error]) ([]T, error) {
 	return rows, nil
 }
 
-// skipped says what of a list cannot be read.
-func (a *app) skipped(err error) { a.say("tidemark: %s: skipped", err) }
+// warnSkipped reports something damaged that is left out.
+func (a *app) warnSkipped(err error) { a.say("tidemark: %s: skipped", err) }

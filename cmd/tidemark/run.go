@@ -44,7 +44,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 			if err != nil {
 				return hint.With(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
 			}
-			return a.jobAdded(cmd, s, j, wait)
+			return a.reportJob(cmd, s, j, wait)
 		}),
 	}
 	cmd.Flags().StringVarP(&o.Prompt, "prompt", "p", "", "what to do")
@@ -55,24 +55,24 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 	return cmd
 }
 
-// agentNamed returns an agent: ErrNotFound.
+// agentNamed returns an agent: ErrNotFound, with a hint.
 func agentNamed(cmd *cobra.Command, s *fleet.Store, name string) (tidemark.Agent, error) {
 	agent, err := s.Agent(cmd.Context(), name)
 	return agent, hint.With(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
 }
 
-// addJob keeps a job and, when that is asked for, waits for its end.
+// addJob adds a job and, with wait, waits for its end.
 func (a *app) addJob(cmd *cobra.Command, s *fleet.Store, j tidemark.Job, wait bool) error {
 	j, err := s.AddJob(cmd.Context(), j)
 	if err != nil {
 		return err
 	}
-	return a.jobAdded(cmd, s, j, wait)
+	return a.reportJob(cmd, s, j, wait)
 }
 
-// jobAdded tells of a job that is kept and, when that is asked for, waits for
-// its end.
-func (a *app) jobAdded(cmd *cobra.Command, s *fleet.Store, j tidemark.Job, wait bool) error {
+// reportJob prints the id of a job that was added or, with wait, its output until
+// it ends. A job that does not complete is an error.
+func (a *app) reportJob(cmd *cobra.Command, s *fleet.Store, j tidemark.Job, wait bool) error {
 	if !wait {
 		if up, err := daemon.Living(cmd.Context(), s); err == nil && len(up) == 0 {
 			a.say("It waits: no fleet is up. Start it with: tidemark fleet up")
@@ -114,8 +114,8 @@ func cancelCommand(a *app) *cobra.Command {
 	}
 }
 
-// again is a command that makes a new job of an old one.
-func again(a *app, name, short, example string, fork bool) *cobra.Command {
+// repeatCommand returns a command that makes a new job of an old one.
+func repeatCommand(a *app, name, short, example string, fork bool) *cobra.Command {
 	var prompt string
 	var wait bool
 	cmd := &cobra.Command{
@@ -126,7 +126,7 @@ func again(a *app, name, short, example string, fork bool) *cobra.Command {
 			if err != nil {
 				return hint.With(err, "see them with: tidemark jobs")
 			}
-			return a.jobAdded(cmd, s, j, wait)
+			return a.reportJob(cmd, s, j, wait)
 		}),
 	}
 	cmd.Flags().StringVarP(&prompt, "prompt", "p", "", "what to do, instead of what the old one was to do")
@@ -135,9 +135,9 @@ func again(a *app, name, short, example string, fork bool) *cobra.Command {
 }
 
 func retryCommand(a *app) *cobra.Command {
-	return again(a, "retry", "Do a job once more, in its session", "  tidemark retry job-2026-11-15-3y0e8d", false)
+	return repeatCommand(a, "retry", "Do a job once more, in its session", "  tidemark retry job-2026-11-15-3y0e8d", false)
 }
 
 func forkJobCommand(a *app) *cobra.Command {
-	return again(a, "fork-job", "Do a job once more, in a copy of its session", "  tidemark fork-job job-2026-11-15-3y0e8d -p \"Try another way.\"", true)
+	return repeatCommand(a, "fork-job", "Do a job once more, in a copy of its session", "  tidemark fork-job job-2026-11-15-3y0e8d -p \"Try another way.\"", true)
 }

@@ -57,7 +57,7 @@ enforce.`,
 	return cmd
 }
 
-// storePath is the file or folder in which the store is, or "".
+// storePath returns the file or folder of the store, "" if it is not on this disk.
 func (a *app) storePath() string {
 	url, _, err := a.location()
 	if err != nil {
@@ -66,7 +66,8 @@ func (a *app) storePath() string {
 	return open.LocalPath(url)
 }
 
-// exited is the end of a program by itself, which said what there is to say.
+// exited is the exit code of a program in the sandbox. Nothing is printed for it:
+// the program has printed its own messages.
 type exited struct{ code int }
 
 func (e *exited) Error() string { return fmt.Sprintf("exit code %d", e.code) }
@@ -90,8 +91,9 @@ func (a *app) runConfined(args []string, more sandbox.Widening) error {
 		return hint.With(tidemark.Invalidf("%w", err), "go to the folder of a project first")
 	}
 	defer fence.Close()
-	// A terminal sends its signals to the program as well; others are for it.
-	hear := func(s os.Signal) {
+	// Ctrl-C on the terminal reaches the program by itself; other signals are
+	// passed on.
+	handle := func(s os.Signal) {
 		if s != os.Interrupt && cmd.Process != nil {
 			cmd.Process.Signal(s)
 		}
@@ -101,7 +103,7 @@ func (a *app) runConfined(args []string, more sandbox.Widening) error {
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
-	a.onSignal.Store(&hear)
+	a.onSignal.Store(&handle)
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

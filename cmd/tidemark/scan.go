@@ -69,7 +69,7 @@ func (a *app) printLeaks(w io.Writer, found []upkeep.Leak) error {
 	return t.Print(w)
 }
 
-// leaksError is the error while secrets are not masked.
+// leaksError returns an error if secrets were found that are not masked.
 func leaksError(f *upkeep.Scan) error {
 	if f.Damage != nil {
 		return f.Damage

@@ -60,7 +60,7 @@ proposed.`,
 			if err != nil {
 				return err
 			}
-			return a.printf(kept, "%s is first due at %s\n", args[0], due(kept.NextRunAt))
+			return a.printf(kept, "%s is first due at %s\n", args[0], timeOrDash(kept.NextRunAt))
 		},
 	}
 	f := cmd.Flags()

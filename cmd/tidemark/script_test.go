@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -44,9 +46,34 @@ func (m ofAnyStarter) Run() int {
 	return m.M.Run()
 }
 
+// withAnyStore names the scripts for which it makes no odds what kind of store
+// there is: fleets, sandboxes, terminals, other protocols, help. The rules that
+// they meet are those of package store, which has one suite for all backends.
+var withAnyStore = regexp.MustCompile(`^(acp|chat|costs|faults|fence|fleet_.*|grants|herdctl.*|look|mcp|open|review4?|sandbox|schedules|send|short|terminal|topics|tour|version|wake|workspace)$`)
+
+// scripts are those that are run on a kind of store. TIDEMARK_EVERY_CASE, which
+// make soak sets, has all of them run on each.
+func scripts(t *testing.T, kind string) (files []string) {
+	all, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		name := strings.TrimSuffix(filepath.Base(f), ".txtar")
+		if kind == "sqlite" || os.Getenv("TIDEMARK_EVERY_CASE") != "" || !withAnyStore.MatchString(name) {
+			files = append(files, f)
+		}
+	}
+	if len(files) < 25 {
+		t.Fatalf("only %d scripts for %s", len(files), kind)
+	}
+	return files
+}
+
 // TestScripts runs every command as a person or a script would, once on each
-// durable backend.
+// durable backend where that makes a difference.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]string{"sqlite": "", "files": "files:$WORK/store"} {
 		if testing.Short() && name != "sqlite" {
 			continue // make test tries both
@@ -54,7 +81,7 @@ func TestScripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testscript.Run(t, testscript.Params{
-				Dir:                 "testdata/script",
+				Files:               scripts(t, name),
 				RequireExplicitExec: true,
 				Setup: func(env *testscript.Env) error {
 					home := env.WorkDir + "/home"
@@ -144,7 +171,7 @@ func lines(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// holders are the writers that a script left running, by their name.
+// holder is a writer that a script left running.
 type holder struct {
 	cmd *exec.Cmd
 	in  *os.File
@@ -173,7 +200,7 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv(args[0], strings.Fields(line)[0])
 	ts.Setenv(args[0]+"_PID", strconv.Itoa(cmd.Process.Pid))
-	held[args[0]+ts.Getenv("WORK")] = holder{cmd, w}
+	held.Store(args[0]+ts.Getenv("WORK"), holder{cmd, w})
 	ts.Defer(func() {
 		w.Close()
 		cmd.Process.Kill()
@@ -181,11 +208,15 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-var held = map[string]holder{}
+var held sync.Map // of holders; scripts run side by side
 
 // killed NAME SIGNAL ends a writer that hold started, and waits for its end.
 func killed(ts *testscript.TestScript, neg bool, args []string) {
-	h := held[args[0]+ts.Getenv("WORK")]
+	found, ok := held.Load(args[0] + ts.Getenv("WORK"))
+	if !ok {
+		ts.Fatalf("nobody holds %s", args[0])
+	}
+	h := found.(holder)
 	signals := map[string]syscall.Signal{"KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM, "INT": syscall.SIGINT}
 	if args[1] == "EOF" {
 		h.in.Close()

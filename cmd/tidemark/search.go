@@ -18,7 +18,7 @@ import (
 
 // hit is one row of `search`.
 type hit struct {
-	Ref     string             `json:"ref"` // leads to the entry: SESSION@12
+	Ref     string             `json:"ref"` // of the entry: SESSION@12
 	Session tidemark.SessionID `json:"session"`
 	Title   string             `json:"title,omitempty"`
 	Seq     int64              `json:"seq,omitempty"`
@@ -30,7 +30,7 @@ type hit struct {
 	marks [][2]int
 }
 
-// snippetWidth is how much of an entry is shown around what was found.
+// snippetWidth is the length of the part of an entry that is shown for a hit.
 const snippetWidth = 160
 
 func searchCommand(a *app) *cobra.Command {
@@ -115,7 +115,7 @@ func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q s
 	return err
 }
 
-// errNothing makes a search without a hit a failure for scripts, as grep does.
+// errNothing makes a search without a hit fail, as grep does, for scripts.
 var errNothing = tidemark.NotFoundf("nothing was found")
 
 func hitOf(query search.Query, f store.Found) hit {
@@ -127,8 +127,8 @@ func hitOf(query search.Query, f store.Found) hit {
 	return h
 }
 
-// hits prints a heading and a snippet each on a terminal, and one line each in
-// a pipe.
+// hits prints for each hit a heading and a snippet on a terminal, and one line in a
+// pipe.
 func (a *app) hits(w io.Writer, hits []hit) error {
 	if !a.terminal {
 		t := a.table("REF", "AT", "ROLE", "TITLE", "SNIPPET")
@@ -152,7 +152,7 @@ func (a *app) hits(w io.Writer, hits []hit) error {
 	return nil
 }
 
-// highlight marks what was found, where there is colour.
+// highlight marks in a snippet what was found, if colour is on.
 func (a *app) highlight(h hit) string {
 	if !a.color {
 		return h.Snippet

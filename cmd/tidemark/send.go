@@ -38,14 +38,14 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 			if err != nil {
 				return sendHint(cmd, s, args[0], err)
 			}
-			return a.jobAdded(cmd, s, job, wait)
+			return a.reportJob(cmd, s, job, wait)
 		},
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
 	return cmd
 }
 
-// sendHint says what to do when nobody takes a message.
+// sendHint adds a hint to the error of a message that was not taken.
 func sendHint(cmd *cobra.Command, s *fleet.Store, agent string, err error) error {
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound):
@@ -60,7 +60,8 @@ func sendHint(cmd *cobra.Command, s *fleet.Store, agent string, err error) error
 	return err
 }
 
-// messageText is what somebody wants to say. The store bounds it.
+// messageText returns the message, from the argument or from stdin. It reads one
+// byte more than is allowed, so that SendMessage refuses what is too long.
 func messageText(in io.Reader, arg string) (string, error) {
 	if arg != "-" {
 		return arg, nil

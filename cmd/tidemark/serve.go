@@ -24,15 +24,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// serving is what serve was asked for.
-type serving struct {
+// serveFlags are the flags of serve.
+type serveFlags struct {
 	*app
 	serve.Config
 	logFormat string
 }
 
 func serveCommand(a *app) *cobra.Command {
-	v := &serving{app: a}
+	v := &serveFlags{app: a}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve sessions and the fleet over HTTP",
@@ -52,7 +52,7 @@ at most, and streams are told to come back.`,
       --auth oidc --oidc-issuer https://id.example.com --oidc-audience tidemark`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := v.settle(cmd); err != nil {
+			if err := v.complete(cmd); err != nil {
 				return err
 			}
 			return serve.Run(cmd.Context(), v.Config, v.program(cmd))
@@ -81,9 +81,9 @@ at most, and streams are told to come back.`,
 	return cmd
 }
 
-// settle takes from the environment what no flag said, and refuses what does
-// not go together.
-func (v *serving) settle(cmd *cobra.Command) error {
+// complete takes from the environment what no flag sets, and refuses what does not
+// go together.
+func (v *serveFlags) complete(cmd *cobra.Command) error {
 	v.Auth = cmp.Or(v.Auth, os.Getenv("AUTH_MODE"), serve.AuthLocal)
 	v.OIDC.Issuer = cmp.Or(v.OIDC.Issuer, os.Getenv("OIDC_ISSUER"))
 	v.OIDC.Audience = cmp.Or(v.OIDC.Audience, os.Getenv("OIDC_AUDIENCE"))
@@ -129,17 +129,17 @@ func (v *serving) settle(cmd *cobra.Command) error {
 	return v.CheckListener("--addr", v.Auth == serve.AuthLocal)
 }
 
-// program is this one, as what runs a server.
-func (v *serving) program(cmd *cobra.Command) serve.Program {
-	return serve.Program{Version: version, Holder: v.holder(cmd), Environ: os.Environ(), Opening: v.opening, ToFile: v.toFile,
+// program returns what a server needs of this program.
+func (v *serveFlags) program(cmd *cobra.Command) serve.Program {
+	return serve.Program{Version: version, Holder: v.holder(cmd), Environ: os.Environ(), Opening: v.openOptions, ToFile: v.toFile,
 		Chat: func(ctx context.Context, s *store.Store, c routes.ChatOptions) (routes.Conversation, error) {
 			return v.conversation(ctx, s, c, nil)
 		},
-		MCP: func(c routes.MCP) http.Handler { return mcp.Handler(v.forAgents(c, "")) },
+		MCP: func(c routes.MCP) http.Handler { return mcp.Handler(v.mcpOptions(c, "")) },
 		Log: v.logger(), Errors: v.err, Say: v.say, Complain: v.complain}
 }
 
-func (v *serving) logger() *slog.Logger {
+func (v *serveFlags) logger() *slog.Logger {
 	if v.quiet {
 		return nil
 	}
@@ -149,9 +149,9 @@ func (v *serving) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(v.err, nil))
 }
 
-// conversation opens a conversation for a client of the server: a new session,
-// or one to go on with. Its tools work in the folder that the server was
-// started in. A model in the options is taken instead of one that is chosen.
+// conversation opens a conversation for a client of the server: a new session, or
+// one to continue. Its tools work in the folder that the server was started in. If
+// model is not nil, it is used instead of the configured one.
 func (a *app) conversation(ctx context.Context, s *store.Store, o routes.ChatOptions, model *agent.Model) (routes.Conversation, error) {
 	set := agent.Options{Store: s, Holder: process.Self("tidemark serve, for " + request.CallerOf(ctx).Name), Session: o.Session,
 		Choice: agent.Choice{Model: o.Model}, Model: model, Project: a.project(), Folder: currentFolder()}

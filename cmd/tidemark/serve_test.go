@@ -78,6 +78,7 @@ func (h teamHome) serve(env []string, args ...string) string {
 }
 
 func TestEveryCommandWorksAgainstAServer(t *testing.T) {
+	t.Parallel()
 	h := newTeamHome(t)
 	at := h.serve(nil)
 	remote := []string{"TIDEMARK_STORE=" + at}
@@ -101,6 +102,7 @@ func TestEveryCommandWorksAgainstAServer(t *testing.T) {
 }
 
 func TestAWriterOfTheLocalServerCannotMakeThemselvesMore(t *testing.T) {
+	t.Parallel()
 	h := newTeamHome(t)
 	at := h.serve(nil)
 	token := strings.TrimSpace(h.run(nil, "token", "create", "ci", "--role", "writer"))
@@ -125,6 +127,7 @@ func TestAWriterOfTheLocalServerCannotMakeThemselvesMore(t *testing.T) {
 }
 
 func TestServeTakesTheWebhooksOfAFleet(t *testing.T) {
+	t.Parallel()
 	h := newTeamHome(t)
 	file := filepath.Join(h.dir, "fleet.yaml")
 	text := "version: 1\nfleet: {name: harbour}\nwebhooks: {secret_env: HOOK_SECRET}\nagents:\n  - name: mate\n    runner: command\n    command: [echo, ahoy]\n    schedules:\n      - {name: call, type: webhook, prompt: answer}\n"
@@ -170,6 +173,7 @@ func TestServeTakesTheWebhooksOfAFleet(t *testing.T) {
 }
 
 func TestAStoreMovesToPostgresAndBack(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Start(t).Database(t)
 	h := newTeamHome(t)
 	owner := []string{"TIDEMARK_DATABASE_OWNER=" + db.Owner}

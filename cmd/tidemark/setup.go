@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent/config"
 )
 
-// setup is what the conversations of this person on this machine have in
-// common, by the environment and a configuration.
+// setup returns what all conversations of this user on this machine share, from the
+// environment and a configuration.
 func (a *app) setup(c config.Config) *agent.Setup {
 	s := &agent.Setup{
 		Default: agent.Choice{Provider: c.Provider, Model: c.Model, BaseURL: c.BaseURL}, Chat: c.Chat,
@@ -31,7 +31,7 @@ func (a *app) setup(c config.Config) *agent.Setup {
 	return s
 }
 
-// agentSettings are the rows of `config show` about conversations.
+// agentSettings returns the rows of `config show` about conversations.
 func (a *app) agentSettings() []setting {
 	row := func(name, variable, configured string) setting {
 		if v := os.Getenv(variable); v != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// shared is what share answers.
+// shared is what share prints.
 type shared struct {
 	Session tidemark.SessionID `json:"session"`
 	tidemark.Scope

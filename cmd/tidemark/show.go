@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// reading is how show and tail read a session.
-type reading struct {
+// readFlags are the flags of show and tail.
+type readFlags struct {
 	n       int
 	before  int64
 	follow  bool
@@ -28,7 +28,7 @@ type reading struct {
 }
 
 func showCommand(a *app) *cobra.Command {
-	r := reading{heading: true}
+	r := readFlags{heading: true}
 	cmd := &cobra.Command{
 		Use:   "show [SESSION[@NODE]]",
 		Short: "Show a session, or the path to one of its nodes",
@@ -65,7 +65,7 @@ in which there is nothing to read are left out; --all shows everything.`,
 }
 
 func tailCommand(a *app) *cobra.Command {
-	r := reading{}
+	r := readFlags{}
 	cmd := &cobra.Command{
 		Use:               "tail SESSION",
 		Short:             "Show the newest entries of a session, and follow it",
@@ -81,7 +81,7 @@ func tailCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) show(cmd *cobra.Command, ref string, r reading) error {
+func (a *app) show(cmd *cobra.Command, ref string, r readFlags) error {
 	if r.n < 0 || r.before < 0 {
 		return tidemark.Invalidf("a negative number of entries")
 	}
@@ -93,14 +93,14 @@ func (a *app) show(cmd *cobra.Command, ref string, r reading) error {
 	if r.follow && (p.Seq != 0 || r.before != 0) {
 		return tidemark.Invalidf("--follow goes with the head of a session, not with a point in it")
 	}
-	v, err := a.side(cmd, p, r.worker)
+	v, err := a.sessionOrWorker(cmd, p, r.worker)
 	if err != nil {
 		return err
 	}
 	entries := r.entries(ctx, v, p.Seq)
 	if r.raw || a.wantsJSON() {
 		if r.raw && !a.wantsJSON() || r.follow {
-			return a.ndjson(r.andFollow(ctx, v, entries), r.follow)
+			return a.printNDJSON(r.andFollow(ctx, v, entries), r.follow)
 		}
 		return a.jsonArray(entries)
 	}
@@ -124,8 +124,8 @@ func (a *app) show(cmd *cobra.Command, ref string, r reading) error {
 	return err
 }
 
-// entries returns what is there now.
-func (r reading) entries(ctx context.Context, v *store.View, seq int64) iter.Seq2[tidemark.Entry, error] {
+// entries returns the entries that exist now.
+func (r readFlags) entries(ctx context.Context, v *store.View, seq int64) iter.Seq2[tidemark.Entry, error] {
 	n := r.n
 	if n == 0 {
 		n = int(v.Entries)
@@ -139,9 +139,9 @@ func (r reading) entries(ctx context.Context, v *store.View, seq int64) iter.Seq
 	return v.Tail(ctx, seq, r.n)
 }
 
-// andFollow adds what is written from now on. What others write on another
-// branch is shown, too: it is what happens.
-func (r reading) andFollow(ctx context.Context, v *store.View, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[tidemark.Entry, error] {
+// andFollow adds what is written from now on, if follow is set; also what others
+// write on another branch.
+func (r readFlags) andFollow(ctx context.Context, v *store.View, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[tidemark.Entry, error] {
 	if !r.follow {
 		return entries
 	}
@@ -180,7 +180,7 @@ func (a *app) jsonArray(entries iter.Seq2[tidemark.Entry, error]) error {
 	return errors.Join(a.print(all, nil), damage)
 }
 
-// heading says which session this is, and who worked in it.
+// heading prints which session this is, and its workers.
 func (a *app) heading(ctx context.Context, w io.Writer, v *store.View, worker string) error {
 	title := v.Title
 	if title == "" {
@@ -211,7 +211,7 @@ func (a *app) heading(ctx context.Context, w io.Writer, v *store.View, worker st
 	return err
 }
 
-// workers names the workers of a session, and how to read one.
+// workers prints the workers of a session, and how to read one.
 func (a *app) workers(ctx context.Context, w io.Writer, v *store.View, worker string) error {
 	if worker != "" {
 		return nil

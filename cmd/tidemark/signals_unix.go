@@ -17,23 +17,23 @@ const (
 	sigQuit  = syscall.SIGQUIT
 )
 
-// quit ends the process as SIGQUIT does: with what every goroutine is doing.
+// quit ends the process as SIGQUIT does: with a dump of all goroutines.
 func quit() {
 	signal.Reset(sigQuit)
 	syscall.Kill(os.Getpid(), sigQuit)
 }
 
-// suspend stops the process, as Ctrl-Z does in a shell, and returns when it
-// goes on; or soon, where there is no shell that could let it.
+// suspend stops the process, as Ctrl-Z does in a shell, and returns when it is
+// continued. If there is no shell that could continue it, it returns soon.
 func suspend() {
-	goesOn := make(chan os.Signal, 1)
-	signal.Notify(goesOn, sigCont)
-	defer signal.Stop(goesOn)
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, sigCont)
+	defer signal.Stop(continued)
 	if syscall.Kill(0, syscall.SIGTSTP) != nil {
 		return
 	}
 	select {
-	case <-goesOn:
+	case <-continued:
 	case <-time.After(500 * time.Millisecond):
 	}
 }

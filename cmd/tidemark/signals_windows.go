@@ -4,7 +4,7 @@ import (
 	"syscall"
 )
 
-// Signals that a terminal sends elsewhere; here nobody does.
+// Stand-ins for the signals of a terminal on Unix, which Windows does not have.
 const (
 	sigCont  = syscall.Signal(-1)
 	sigWinch = syscall.Signal(-2)

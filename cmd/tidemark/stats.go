@@ -19,10 +19,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// summary is a tally of everything, which needs no name.
+// summary is the tally of everything, printed without a name.
 type summary struct {
 	store.Tally
-	Name string `json:"name,omitempty"` // hides the tally's
+	Name string `json:"name,omitempty"` // hides Tally.Name in JSON
 }
 
 func statsCommand(a *app) *cobra.Command {
@@ -86,7 +86,7 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 			for _, t := range rows {
 				cost.Add(t.Cost)
 			}
-			if !a.wantsJSON() { // it says so itself
+			if !a.wantsJSON() { // JSON has these as fields
 				for _, note := range render.CostNotes(cost, time.Now()) {
 					a.say("%s", note)
 				}
@@ -106,8 +106,8 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 	return cmd
 }
 
-// titled is the name of a part for people.
-func titled(t *store.Tally) string { return cmp.Or(t.Name, "(none)") }
+// tallyName returns the name of a tally for people.
+func tallyName(t *store.Tally) string { return cmp.Or(t.Name, "(none)") }
 
 func (a *app) printStats(rows []*store.Tally, by string, plot bool) error {
 	switch {
@@ -140,13 +140,13 @@ func (a *app) summaryTable(t *store.Tally) *render.Table {
 	return table
 }
 
-// otherColumns is about how wide the columns beside the name are.
+// otherColumns is the approximate width of all columns but the name.
 const otherColumns = 68
 
 func (a *app) statsTable(rows []*store.Tally, by string) *render.Table {
 	table := a.table(strings.ToUpper(by), "SESSIONS", "TURNS", "MSGS", "INPUT", "OUTPUT", "CACHE-R", "CACHE-W", "COST")
 	for _, t := range rows {
-		name := titled(t)
+		name := tallyName(t)
 		if a.terminal {
 			name = render.Truncate(render.CleanLine(name), max(a.columns-otherColumns, 10))
 		}
@@ -156,7 +156,7 @@ func (a *app) statsTable(rows []*store.Tally, by string) *render.Table {
 	return table
 }
 
-// quantity is a number for people: short on a terminal, exact in a pipe.
+// quantity formats a number: short on a terminal, exact in a pipe.
 func (a *app) quantity(n int64) string {
 	if a.terminal {
 		return render.Count(n)
@@ -164,7 +164,7 @@ func (a *app) quantity(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// cost is what something cost for people, and all its digits in a pipe.
+// cost formats a cost: rounded on a terminal, with all digits in a pipe.
 func (a *app) cost(c tidemark.Cost) string {
 	if a.terminal {
 		return render.Cost(c)
@@ -172,7 +172,7 @@ func (a *app) cost(c tidemark.Cost) string {
 	return render.ExactCost(c)
 }
 
-// plotStats draws tallies: by day as columns over time, else as a bar each.
+// plotStats draws tallies: by day as columns over time, otherwise as one bar each.
 func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {
 	c := render.Chart{Out: w, Width: a.columns, ASCII: !unicodeLocale()}
 	if c.Width <= 0 {
@@ -186,7 +186,7 @@ func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {
 	}
 	bars := make([]render.Bar, len(rows))
 	for i, t := range rows {
-		bars[i] = render.Bar{Name: titled(t), Value: size(t)}
+		bars[i] = render.Bar{Name: tallyName(t), Value: size(t)}
 	}
 	if len(bars) == 0 {
 		a.say("There is nothing to draw.")

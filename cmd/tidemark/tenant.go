@@ -14,14 +14,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/serve"
 )
 
-// directory opens what who runs the server keeps of its tenants.
+// directory opens the operator's store and returns its directory of tenants, users
+// and tokens.
 func (a *app) directory(ctx context.Context, how open.Access) (*tenant.Directory, error) {
 	if a.opened == nil {
 		place, _, err := a.location()
 		if err != nil {
 			return nil, err
 		}
-		if a.opened, err = serve.OpenOperator(ctx, place, a.opening(how)); err != nil {
+		if a.opened, err = serve.OpenOperator(ctx, place, a.openOptions(how)); err != nil {
 			a.opened = nil
 			return nil, err
 		}
@@ -29,7 +30,7 @@ func (a *app) directory(ctx context.Context, how open.Access) (*tenant.Directory
 	return tenant.NewDirectory(a.opened.Store.Records()), nil
 }
 
-// onDirectory is a command on what who runs the server keeps of its tenants.
+// onDirectory returns a RunE function that opens the directory and calls run.
 func (a *app) onDirectory(how open.Access, run func(*cobra.Command, *tenant.Directory, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		s, err := a.directory(cmd.Context(), how)
@@ -40,10 +41,10 @@ func (a *app) onDirectory(how open.Access, run func(*cobra.Command, *tenant.Dire
 	}
 }
 
-// recorded does something at the command line, which is there for who can open
-// the store itself, and writes it down in the audit log of a tenant before and
-// after; do returns the id of what it was done to.
-func (a *app) recorded(cmd *cobra.Command, s *tenant.Directory, of, action, thing string, do func() (string, error)) error {
+// auditAround calls do, and records it in the audit log of a tenant before and
+// after; do returns the id of what it changed. The command line may do all this
+// because its user can open the store itself.
+func (a *app) auditAround(cmd *cobra.Command, s *tenant.Directory, of, action, thing string, do func() (string, error)) error {
 	place, _, err := a.location()
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ Run this where the store of the server can be opened, with the same --store.`,
 	return cmd
 }
 
-// issuerFlags say who vouches for the users of a tenant.
+// issuerFlags are the flags that name the issuer of a tenant's users.
 type issuerFlags struct{ issuer, foreign, entra string }
 
 func (i *issuerFlags) add(cmd *cobra.Command) {
@@ -81,8 +82,8 @@ func (i *issuerFlags) add(cmd *cobra.Command) {
 	f.StringVar(&i.entra, "entra", "", "the `TID` of its organisation in Microsoft Entra")
 }
 
-// settle makes an issuer of an organisation.
-func (i *issuerFlags) settle() error {
+// complete sets the issuer from --entra.
+func (i *issuerFlags) complete() error {
 	if i.entra == "" {
 		return nil
 	}
@@ -101,7 +102,7 @@ func tenantCreateCommand(a *app) *cobra.Command {
 		Example: "  tidemark tenant create acme --issuer https://id.acme.example\n  tidemark tenant create globex --entra 11111111-2222-4333-8444-555555555555",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := by.settle(); err != nil {
+			if err := by.complete(); err != nil {
 				return err
 			}
 			s, err := a.directory(cmd.Context(), open.Create)
@@ -109,11 +110,11 @@ func tenantCreateCommand(a *app) *cobra.Command {
 				return err
 			}
 			var t tenant.Tenant
-			err = a.recorded(cmd, s, tidemark.TenantOf(args[0], "").Tenant, "tenant.create", args[0], func() (_ string, err error) {
+			err = a.auditAround(cmd, s, tidemark.TenantOf(args[0], "").Tenant, "tenant.create", args[0], func() (_ string, err error) {
 				t, err = s.CreateTenant(cmd.Context(), tenant.Tenant{Name: args[0], Issuer: by.issuer, Foreign: by.foreign})
 				return t.ID, err
 			})
-			return a.tenantChanged(t, err)
+			return a.printTenant(t, err)
 		},
 	}
 	by.add(cmd)
@@ -130,7 +131,7 @@ have stays theirs.`,
 		Example: "  tidemark tenant bind acme --issuer https://id.acme.example",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := by.settle(); err != nil {
+			if err := by.complete(); err != nil {
 				return err
 			}
 			if by.issuer == "" {
@@ -144,19 +145,19 @@ have stays theirs.`,
 			if err != nil {
 				return err
 			}
-			err = a.recorded(cmd, s, t.ID, "tenant.bind", t.ID, func() (_ string, err error) {
+			err = a.auditAround(cmd, s, t.ID, "tenant.bind", t.ID, func() (_ string, err error) {
 				t, err = s.BindTenant(cmd.Context(), t.ID, by.issuer, by.foreign)
 				return t.ID, err
 			})
-			return a.tenantChanged(t, err)
+			return a.printTenant(t, err)
 		},
 	}
 	by.add(cmd)
 	return cmd
 }
 
-// tenantChanged says what was done to a tenant.
-func (a *app) tenantChanged(t tenant.Tenant, err error) error {
+// printTenant prints a tenant that was changed, or returns err.
+func (a *app) printTenant(t tenant.Tenant, err error) error {
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func tenantStateCommand(a *app, verb, short, state string) *cobra.Command {
 		RunE: a.onDirectory(open.Write, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
 			t, err := s.TenantNamed(cmd.Context(), args[0])
 			if err == nil {
-				err = a.recorded(cmd, s, t.ID, "tenant."+verb, t.ID, func() (_ string, err error) {
+				err = a.auditAround(cmd, s, t.ID, "tenant."+verb, t.ID, func() (_ string, err error) {
 					t, err = s.SetTenantState(cmd.Context(), t.ID, state)
 					return t.ID, err
 				})
@@ -237,7 +238,7 @@ Run this where the store of the server can be opened, with the same --store.`,
 					return err
 				}
 				what, how := action(args)
-				err = a.recorded(cmd, s, t.ID, what, u.ID, func() (_ string, err error) {
+				err = a.auditAround(cmd, s, t.ID, what, u.ID, func() (_ string, err error) {
 					u, err = s.ChangeUser(cmd.Context(), t.ID, u.ID, how)
 					return u.ID, err
 				})

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/pages"
 )
 
-// newToken is a token with the text that is shown once.
+// newToken is a token with its text, which is shown once.
 type newToken struct {
 	tenant.Token
 	Text string `json:"text"`
@@ -82,7 +82,7 @@ scope backend, or none.`,
 				token.ExpiresAt = time.Now().Add(life)
 			}
 			var made newToken
-			err = a.recorded(cmd, s, t.ID, "token.create", token.Name, func() (_ string, err error) {
+			err = a.auditAround(cmd, s, t.ID, "token.create", token.Name, func() (_ string, err error) {
 				made.Token, made.Text, err = s.CreateToken(cmd.Context(), token)
 				return made.ID, err
 			})
@@ -105,7 +105,7 @@ scope backend, or none.`,
 	return cmd
 }
 
-// parseLife reads how long something works: 0 for ever.
+// parseLife parses how long a token works; 0 means forever.
 func parseLife(text string) (time.Duration, error) {
 	if text == "never" {
 		return 0, nil
@@ -137,7 +137,7 @@ func tokenListCommand(a *app) *cobra.Command {
 				if state == tenant.Active && !r.ExpiresAt.IsZero() && time.Now().After(r.ExpiresAt) {
 					state = "expired"
 				}
-				return []string{r.ID, r.Name, r.Role, render.OrDash(strings.Join(r.Scopes, ",")), state, due(r.ExpiresAt), due(r.UsedAt)}
+				return []string{r.ID, r.Name, r.Role, render.OrDash(strings.Join(r.Scopes, ",")), state, timeOrDash(r.ExpiresAt), timeOrDash(r.UsedAt)}
 			})
 		}),
 	}
@@ -152,7 +152,7 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 		RunE: a.onDirectory(open.Write, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
 			t, err := s.Token(cmd.Context(), "", args[0])
 			if err == nil {
-				err = a.recorded(cmd, s, t.Tenant, "token.revoke", t.ID, func() (_ string, err error) {
+				err = a.auditAround(cmd, s, t.Tenant, "token.revoke", t.ID, func() (_ string, err error) {
 					t, err = s.RevokeToken(cmd.Context(), "", args[0])
 					return t.ID, err
 				})

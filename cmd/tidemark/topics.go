@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/manual"
 )
 
-// topics are commands that do nothing but explain: `tidemark help refs`.
+// topics returns the help topics, as commands that do nothing: `tidemark help refs`.
 func topics() (all []*cobra.Command) {
 	for _, t := range manual.Topics() {
 		all = append(all, &cobra.Command{Use: t.Name, Short: t.Short, Long: t.Text})
@@ -18,8 +18,8 @@ func topics() (all []*cobra.Command) {
 	return all
 }
 
-// helpCommand shows the help of a command or a topic. One that is not there is
-// a wrong use, as everywhere.
+// helpCommand shows the help of a command or a topic. Unlike that of cobra it
+// returns ErrInvalid if there is no such command or topic.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND | TOPIC]",

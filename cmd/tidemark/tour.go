@@ -36,8 +36,8 @@ in a pipe, or with --no-input, it runs through.`,
   tidemark tour --keep
   tidemark tour --json=name,ok,seen`,
 		Args: usage(cobra.NoArgs),
-		// In place of what all other commands do first: the tour works without
-		// the configuration of the user, and despite one that is broken.
+		// This replaces app.prepare: the tour works without the user's
+		// configuration, and even if that is broken.
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			a.color = a.terminal && !a.noColor && wantsColor(config.Config{})
 			return nil
@@ -53,9 +53,8 @@ in a pipe, or with --no-input, it runs through.`,
 	return cmd
 }
 
-// tour hands the tour this terminal and makes every signal an orderly end.
-// Further ones change nothing: what is left to do then is short, and would
-// otherwise be left undone.
+// tour runs the tour on this terminal. The first signal ends it in an orderly way;
+// further ones are ignored, so that they cannot interrupt the short cleanup.
 func (a *app) tour(ctx context.Context, keep bool) error {
 	exe, err := os.Executable()
 	if err != nil {
@@ -74,17 +73,17 @@ func (a *app) tour(ctx context.Context, keep bool) error {
 	if a.wantsJSON() {
 		o.Report = func(r tour.StepResult) error { return a.print(r, nil) }
 	}
-	hear := func(s os.Signal) {
-		// A reader that went away is noticed by the next write; a chat that has
-		// the terminal knows what Ctrl-C means.
+	handle := func(s os.Signal) {
+		// The next write notices that a reader is gone, and a chat that has the
+		// terminal handles Ctrl-C itself.
 		if s == syscall.SIGPIPE || s == os.Interrupt && o.Talking.Load() {
 			return
 		}
 		cancel(&stopped{signal: s})
 	}
-	a.onSignal.Store(&hear)
+	a.onSignal.Store(&handle)
 	signal.Notify(a.signals, syscall.SIGPIPE)
-	a.hearUnlessIgnored(syscall.SIGHUP)
+	a.notifyUnlessIgnored(syscall.SIGHUP)
 	err = tour.Run(ctx, o)
 	if errors.Is(err, tour.ErrInterrupted) {
 		return &stopped{signal: os.Interrupt, quiet: true}

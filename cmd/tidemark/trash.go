@@ -22,7 +22,7 @@ func rmCommand(a *app) *cobra.Command {
 		Args:              usage(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, "moved to the trash", (*store.Store).Trash)
+			return a.forEachSession(cmd, args, "moved to the trash", (*store.Store).Trash)
 		},
 	}
 }
@@ -34,7 +34,7 @@ func restoreCommand(a *app) *cobra.Command {
 		Example: "  tidemark restore 7f3a",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, "restored", (*store.Store).Restore)
+			return a.forEachSession(cmd, args, "restored", (*store.Store).Restore)
 		},
 	}
 }
@@ -54,10 +54,10 @@ database or a backup may still hold is said.`,
 			if !yes {
 				return hint.With(tidemark.Invalidf("purge destroys for good and needs --yes"), "to be able to go back: tidemark rm %s", args[0])
 			}
-			err := a.each(cmd, args, destroyed, func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
+			err := a.forEachSession(cmd, args, destroyed, func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
 				return s.Purge(ctx, id, a.holder(cmd))
 			})
-			if err = errors.Join(err, a.forgetWords(cmd.Context())); err == nil {
+			if err = errors.Join(err, a.clearPurgedWords(cmd.Context())); err == nil {
 				a.say("%s", a.remains())
 			}
 			return err
@@ -67,20 +67,20 @@ database or a backup may still hold is said.`,
 	return cmd
 }
 
-// forgetWords clears a plain store of the words of what was purged: a search
-// index keeps them until it is compacted. In an encrypted one they were hashed
-// with a key of the store, and say nothing.
-func (a *app) forgetWords(ctx context.Context) error {
+// clearPurgedWords removes the words of purged sessions from a plain store: its
+// search index keeps them until it is compacted. In an encrypted store they are
+// hashed with a key of the store, and reveal nothing.
+func (a *app) clearPurgedWords(ctx context.Context) error {
 	if a.opened == nil || a.opened.Sealed() != nil {
 		return nil
 	}
 	a.progress("clearing the search index")
 	_, err := a.opened.Store.Compact(ctx)
 	a.progressDone()
-	return a.compacted(err)
+	return a.ignoreUncompacted(err)
 }
 
-// destroyed is what a purge did.
+// destroyed is what purge says it did.
 const destroyed = "destroyed"
 
 // doneView is a session to which something was done.
@@ -103,8 +103,9 @@ func (a *app) printDone(id tidemark.SessionID, done string) error {
 	})
 }
 
-// each does the same to several sessions and goes on past those that fail.
-func (a *app) each(cmd *cobra.Command, refs []string, done string, work func(*store.Store, context.Context, tidemark.SessionID) error) error {
+// forEachSession calls change for several sessions, and continues after those that
+// fail. done says what was done, for people.
+func (a *app) forEachSession(cmd *cobra.Command, refs []string, done string, change func(*store.Store, context.Context, tidemark.SessionID) error) error {
 	var failed []error
 	for _, ref := range refs {
 		s, p, err := a.resolve(cmd.Context(), open.Write, ref)
@@ -112,7 +113,7 @@ func (a *app) each(cmd *cobra.Command, refs []string, done string, work func(*st
 			err = tidemark.Invalidf("%q names a point in a session, not a session", ref)
 		}
 		if err == nil {
-			err = work(s, cmd.Context(), p.ID)
+			err = change(s, cmd.Context(), p.ID)
 		}
 		switch {
 		case errors.Is(err, context.Canceled) || errors.Is(err, tidemark.ErrNoStore):

@@ -42,7 +42,7 @@ Any node can be branched from.`,
 	}
 }
 
-// drawTree draws a tree for people: to fit on a terminal, whole in a pipe.
+// drawTree draws a tree: cut to the width of a terminal, whole in a pipe.
 func (a *app) drawTree(w io.Writer, nodes []store.Node) error {
 	all := make([]render.Node, len(nodes))
 	for i, n := range nodes {
@@ -55,5 +55,5 @@ func (a *app) drawTree(w io.Writer, nodes []store.Node) error {
 	return render.Tree(w, all, &render.TreeOptions{Width: a.columns, Relative: sinceNow})
 }
 
-// sinceNow says how long ago something was.
+// sinceNow formats how long ago something was.
 func sinceNow(t time.Time) string { return render.Ago(t, time.Now()) }

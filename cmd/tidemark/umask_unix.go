@@ -4,6 +4,6 @@ package main
 
 import "syscall"
 
-// narrowUmask keeps everything that this process creates to its owner, also
-// what libraries create.
+// narrowUmask makes every file that this process creates private to the user, also
+// those that libraries create.
 func narrowUmask() { syscall.Umask(0o077) }

@@ -1,5 +1,4 @@
 package main
 
-// narrowUmask has nothing to do: files inherit the rights of the user's own
-// folder.
+// narrowUmask has nothing to do: files inherit the permissions of the user's folder.
 func narrowUmask() {}

@@ -156,6 +156,7 @@ var treeLine = regexp.MustCompile(`(?m)^[^\w{\n]*(n\d+ (?:\[[^]]*\] )?\(\d+ msgs
 // Each store was written by the program of one commit, which its name tells,
 // and lies beside what that program read from it.
 func TestStoresOfEarlierProgramsOpen(t *testing.T) {
+	t.Parallel()
 	archives, err := filepath.Glob("testdata/stores/*.tgz")
 	if err != nil || len(archives) < 6 {
 		t.Fatalf("%d stores, %v", len(archives), err)
@@ -248,6 +249,7 @@ func (d *desk) testOldStore(fleet bool) {
 }
 
 func TestStoreOfANewerProgramIsRefusedOnEveryWayIn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		store, file, says string
 		newer             func([]byte) []byte
@@ -309,6 +311,7 @@ func TestStoreOfANewerProgramIsRefusedOnEveryWayIn(t *testing.T) {
 }
 
 func TestStoreSealedByANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
+	t.Parallel()
 	for _, store := range []string{"sqlite:DIR/store.db", "files:DIR/store"} {
 		kind, path, _ := strings.Cut(store, ":DIR/")
 		t.Run(kind, func(t *testing.T) {
@@ -354,6 +357,7 @@ func TestStoreSealedByANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 }
 
 func TestArchiveOfANewerProgramIsRefused(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, "sqlite:DIR/store.db")
 	d.want(`{"role":"user","blocks":[{"type":"text","text":"hello"}]}`, "--no-encrypt", "append", "new")
 	d.want("", "export", "--all", "-o", "all.tidemark")
@@ -380,6 +384,7 @@ func TestArchiveOfANewerProgramIsRefused(t *testing.T) {
 }
 
 func TestServerOfANewerProgramIsAskedNothingFurther(t *testing.T) {
+	t.Parallel()
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method)
@@ -403,6 +408,7 @@ func TestServerOfANewerProgramIsAskedNothingFurther(t *testing.T) {
 // The owner cannot copy a database, so an upgrade waits for the word of whoever
 // can.
 func TestDatabaseOfAnOlderProgramIsMigratedWhenThereIsABackup(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Start(t).Database(t)
 	d := newDesk(t, db.Server)
 	d.env = append(d.env, "TIDEMARK_DATABASE_OWNER="+db.Owner)

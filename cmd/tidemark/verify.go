@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
 
-// verified is what verify answers.
+// verified is what verify prints.
 type verified struct {
 	Sessions int              `json:"sessions"`
 	Damage   []upkeep.Finding `json:"damage"`

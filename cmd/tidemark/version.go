@@ -15,11 +15,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// commit is what the program was made of and date when that was committed, as
-// RFC 3339; set by the build.
+// commit is the commit that the program was built from, and date its time as
+// RFC 3339; both are set by the build.
 var commit, date string
 
-// versionView is what this program is.
+// versionView is what version prints.
 type versionView struct {
 	Version  string                      `json:"version"`
 	Commit   string                      `json:"commit,omitempty"`
@@ -69,7 +69,8 @@ of a health check.`,
 	return cmd
 }
 
-// stamped is what Go itself wrote into a program that was built without make.
+// stamped returns a build setting that Go recorded, for a program that was built
+// without make.
 func stamped(key string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -52,7 +52,7 @@ func asked(t *testing.T, flags ...string) (string, error) {
 	a.out, a.json = &out, "*"
 	cmd := versionCommand(a)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(flags)
+	cmd.SetArgs(append([]string{}, flags...)) // with nil, those of the test itself
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), err
 }

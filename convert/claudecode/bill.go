@@ -59,8 +59,11 @@ func newBill() *bill {
 
 // see adds a record of a reply; earlier records may belong to the same reply.
 func (b *bill) see(r record, lead int) {
-	u := usageOf(r.Message.Usage)
-	if r.Type != "assistant" || u == nil || r.APIError || r.Message.Model == synthetic {
+	if r.Type != "assistant" || r.APIError || r.Message.Model == synthetic {
+		return
+	}
+	u := r.tokens()
+	if u == nil {
 		return
 	}
 	w := weight(float64(u.InputTokens), float64(u.OutputTokens), float64(u.CacheReadTokens), float64(u.CacheWriteTokens))

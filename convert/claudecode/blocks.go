@@ -25,9 +25,17 @@ func contentOf(raw json.RawMessage, depth int) (blocks []tidemark.Block, isStrin
 // blockOf turns one block of the provider into one of ours. A block with
 // anything that ours has no field for is kept in Raw, byte for byte.
 func blockOf(raw json.RawMessage, depth int) tidemark.Block {
-	d := wire.Decoder{Provider: provider, ServerTools: true, Result: takeResult, Media: mediaOf,
+	b, err := decoder().Block(raw, depth)
+	return blockFrom(b, err, raw)
+}
+
+func decoder() *wire.Decoder {
+	return &wire.Decoder{Provider: provider, ServerTools: true, Result: takeResult, Media: mediaOf,
 		Unknown: func(wire.Part) tidemark.Block { return tidemark.Block{Type: tidemark.BlockText} }}
-	b, err := d.Block(raw, depth)
+}
+
+// blockFrom is what becomes of a block that was decoded from raw.
+func blockFrom(b tidemark.Block, err error, raw []byte) tidemark.Block {
 	if err != nil {
 		return tidemark.Block{Type: tidemark.BlockText, Provider: provider, Raw: string(raw)}
 	}

@@ -19,7 +19,7 @@ const synthetic = "<synthetic>"
 // entries reads the transcript a second time and yields its entries.
 func (t *transcript) entries(ctx context.Context, o *outline) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		again := transcript{fsys: t.fsys, file: t.file, mine: t.mine, bare: t.bare}
+		again := transcript{fsys: t.fsys, file: t.file, mine: t.mine, bare: t.bare, careful: t.careful}
 		b := newBuilder(o)
 		for it, err := range again.records(ctx, nil) {
 			if err != nil {
@@ -72,8 +72,50 @@ type builder struct {
 // draft is an entry that more records may join.
 type draft struct {
 	convert.Entry
-	until int
-	extra entryExtra
+	until   int
+	before  []json.RawMessage // of entryExtra, as json.Marshal writes them
+	records []byte            // the same, with commas between them
+	broken  bool              // a record could not be written
+}
+
+// extra is the entryExtra of the draft, as json.Marshal writes it.
+func (d *draft) extra() []byte {
+	size := len(d.records) + len(d.before) + 64
+	for _, note := range d.before {
+		size += len(note)
+	}
+	if size > maxCarried+64 || d.broken {
+		return nil
+	}
+	b := append(make([]byte, 0, size), `{"`+name+`":{`...)
+	if len(d.before) > 0 {
+		b = append(b, `"before":[`...)
+		for i, note := range d.before {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, note...)
+		}
+		b = append(b, `],`...)
+	}
+	b = append(append(append(b, `"records":[`...), d.records...), `]}}`...)
+	if len(b) > maxCarried {
+		return nil
+	}
+	return b
+}
+
+// keep adds a record to what an export needs.
+func (d *draft) keep(k *kept) {
+	if d.records != nil {
+		d.records = append(d.records, ',')
+	}
+	if k.line.Kind() == '{' {
+		d.records = k.appendRecord(slices.Grow(d.records, k.size()))
+		return
+	}
+	raw, err := json.Marshal(k)
+	d.records, d.broken = append(d.records, raw...), d.broken || err != nil
 }
 
 // entryExtra is what an export needs to write the records of an entry as they
@@ -89,6 +131,9 @@ type kept struct {
 	Shape  string                     `json:"shape,omitempty"`
 	Blocks int                        `json:"blocks,omitempty"` // how many of the entry's are its content
 	Fine   bool                       `json:"fine,omitempty"`   // results state explicitly that they are no errors
+
+	line     convert.Value // instead of Record, where the line was scanned
+	stripped bool          // its message goes without the content
 }
 
 // The shapes of a record's content.
@@ -112,10 +157,7 @@ func (b *builder) flush(yield func(convert.Entry, error) bool) bool {
 			return true
 		}
 		b.waiting = b.waiting[1:]
-		extra, err := json.Marshal(map[string]entryExtra{name: d.extra})
-		if err == nil && len(extra) <= maxCarried {
-			d.Extra = extra
-		}
+		d.Extra = d.extra()
 		if !yield(d.Entry, nil) {
 			b.waiting = nil
 			return false
@@ -152,8 +194,8 @@ func (b *builder) add(it item) {
 			b.call[block.ID] = d.ID
 		}
 	}
-	d.extra.Before = append(d.extra.Before, it.before...)
-	d.extra.Records = append(d.extra.Records, k)
+	d.before = append(d.before, it.before...)
+	d.keep(&k)
 	if d.until <= it.n {
 		b.count(d, it)
 		d.until = -1
@@ -210,9 +252,13 @@ func (b *builder) place(d *draft, it item) {
 // convertRecord makes an entry of a single record.
 func convertRecord(it item) (tidemark.Entry, kept) {
 	k := kept{}
-	_ = json.Unmarshal(it.text, &k.Record) // it was an object when it was read
-	if k.Record["uuid"] == nil {
-		k.Record["uuid"] = quote(it.UUID) // the key was spelled in another case
+	if it.parts.scanned() && it.Type != "attachment" {
+		k.line = it.parts.line
+	} else {
+		_ = json.Unmarshal(it.text, &k.Record) // it was an object when it was read
+		if k.Record["uuid"] == nil {
+			k.Record["uuid"] = quote(it.UUID) // the key was spelled in another case
+		}
 	}
 	switch it.Type {
 	case "user":
@@ -228,7 +274,7 @@ func convertRecord(it item) (tidemark.Entry, kept) {
 }
 
 func userRecord(r record, k kept) (tidemark.Entry, kept) {
-	blocks, isString := contentOf(r.Message.Content, 0)
+	blocks, isString := r.blocks(0)
 	e := tidemark.Entry{Role: tidemark.User, Blocks: blocks}
 	if slices.ContainsFunc(blocks, func(b tidemark.Block) bool { return b.Type == tidemark.BlockToolResult }) {
 		e.Role = tidemark.Tool
@@ -258,8 +304,8 @@ func sameTexts(a, b []tidemark.Block) bool {
 
 func assistantRecord(r record, k kept) (tidemark.Entry, kept) {
 	m := r.Message
-	blocks, isString := contentOf(m.Content, 0)
-	e := tidemark.Entry{Role: tidemark.Assistant, Blocks: blocks, Model: m.Model, Usage: usageOf(m.Usage)}
+	blocks, isString := r.blocks(0)
+	e := tidemark.Entry{Role: tidemark.Assistant, Blocks: blocks, Model: m.Model, Usage: r.tokens()}
 	if r.CostUSD > 0 {
 		if e.Usage == nil {
 			e.Usage = &tidemark.Usage{}
@@ -287,10 +333,17 @@ func usageOf(raw json.RawMessage) *tidemark.Usage {
 		Read  float64 `json:"cache_read_input_tokens"`
 		Write float64 `json:"cache_creation_input_tokens"`
 	}
-	if convert.Loose(raw, &u) != nil || u.In == 0 && u.Out == 0 && u.Read == 0 && u.Write == 0 {
+	if convert.Loose(raw, &u) != nil {
 		return nil
 	}
-	return &tidemark.Usage{InputTokens: int64(u.In), OutputTokens: int64(u.Out), CacheReadTokens: int64(u.Read), CacheWriteTokens: int64(u.Write)}
+	return usage(u.In, u.Out, u.Read, u.Write)
+}
+
+func usage(in, out, read, write float64) *tidemark.Usage {
+	if in == 0 && out == 0 && read == 0 && write == 0 {
+		return nil
+	}
+	return &tidemark.Usage{InputTokens: int64(in), OutputTokens: int64(out), CacheReadTokens: int64(read), CacheWriteTokens: int64(write)}
 }
 
 // attachmentRecord is what the client told the model, or a prompt that the user
@@ -358,6 +411,10 @@ func systemRecord(r record) tidemark.Entry {
 
 // strip removes from a record the content that is in the blocks of the entry.
 func (k *kept) strip(shape string, blocks int) {
+	if k.line.Kind() == '{' {
+		k.stripped, k.Shape, k.Blocks = true, shape, blocks
+		return
+	}
 	var m map[string]json.RawMessage
 	if json.Unmarshal(k.Record["message"], &m) != nil {
 		return

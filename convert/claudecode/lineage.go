@@ -76,6 +76,7 @@ func peek(ctx context.Context, fsys fs.FS, file string) (record, error) {
 		if it.Session == "" && named(file) == "" {
 			return record{}, convert.Skipf(file, "neither its name nor its records say which session it is")
 		}
+		it.ForkedFrom = slices.Clone(it.ForkedFrom) // the line is gone after this
 		return it.record, nil
 	}
 	f, err := fsys.Open(file)

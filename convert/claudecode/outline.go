@@ -66,7 +66,7 @@ func (t *transcript) read(ctx context.Context) (*outline, error) {
 	o := &outline{calls: map[string]string{}, asideOf: map[string]int{}, prompts: map[uint64]string{}, seed: maphash.MakeSeed(), bill: newBill()}
 	o.bill.shared = t.helped
 	mine := t.mine
-	whole := transcript{fsys: t.fsys, file: t.file, bare: t.bare, mine: func(r record) bool {
+	whole := transcript{fsys: t.fsys, file: t.file, bare: t.bare, careful: t.careful, mine: func(r record) bool {
 		if !mine(r) {
 			o.asidesOf(r)
 			o.bill.shared = true
@@ -157,21 +157,24 @@ func (o *outline) see(r record) {
 	if m.Model != "" && m.Model != synthetic {
 		o.model = m.Model
 	}
-	if agent := convert.Field(r.Result, "agentId"); agent != "" {
+	if agent := r.resultField("agentId"); agent != "" {
 		o.calls[agent] = firstCall(m.Content)
 	}
 	if r.Type == "assistant" {
-		o.tasks(m.Content)
+		o.tasks(r)
 	}
 }
 
 // tasks remembers which call gave which prompt to a helper agent.
-func (o *outline) tasks(content json.RawMessage) {
+func (o *outline) tasks(r record) {
+	if r.scanCalls(func(id, prompt string) { o.prompts[maphash.String(o.seed, prompt)] = id }) {
+		return
+	}
 	var calls []struct {
 		ID    string          `json:"id"`
 		Input json.RawMessage `json:"input"`
 	}
-	if convert.Loose(content, &calls) != nil {
+	if convert.Loose(r.Message.Content, &calls) != nil {
 		return
 	}
 	for _, c := range calls {
@@ -205,7 +208,7 @@ func (o *outline) asidesOf(r record) {
 	if !ok {
 		at = len(o.asides)
 		a := aside{name: cmp.Or(r.Agent, r.UUID)}
-		blocks, _ := contentOf(r.Message.Content, maxDepth)
+		blocks, _ := r.blocks(maxDepth)
 		a.prompt = maphash.String(o.seed, tidemark.Entry{Blocks: blocks}.Text())
 		o.asides = append(o.asides, a)
 	}

@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"io/fs"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 
@@ -49,9 +48,11 @@ type record struct {
 	AITitle     string `json:"aiTitle"`
 	Summary     string `json:"summary"`
 	Leaf        string `json:"leafUuid"`
+
+	parts parts // where the line was scanned
 }
 
-// decode reads a line, which has to be an object.
+// decode reads a line in whatever way it is written. It has to be an object.
 func decode(text []byte) (record, error) {
 	var r record
 	if err := convert.Loose(text, &r); err != nil {
@@ -80,10 +81,10 @@ func (r record) at() time.Time { return convert.ParseTime(r.Time) }
 // item is a record of the tree, with the notes before it.
 type item struct {
 	record
-	text   []byte // its line; valid until the next one is read
-	n      int    // its number in the transcript
-	start  int64  // bytes of the transcript that came before it
-	before []json.RawMessage
+	text   []byte            // its line; valid until the next one is read
+	n      int               // its number in the transcript
+	start  int64             // bytes of the transcript that came before it
+	before []json.RawMessage // as json.Marshal writes them
 }
 
 // Bounds of what is carried in an entry's Extra: notes are small, and one
@@ -107,6 +108,8 @@ type transcript struct {
 	helped bool
 	// bare leaves the notes to the main speaker of the file.
 	bare bool
+	// careful leaves every line to encoding/json.
+	careful bool
 
 	// What a complete reading leaves behind.
 	requests int               // request logs that were skipped
@@ -164,6 +167,21 @@ type reading struct {
 	seen  map[string]uint64 // uuids, and the hashes of their lines
 	seed  maphash.Seed
 	notes notes
+	split convert.Scanner
+	last  record
+}
+
+// decode reads a line.
+func (g *reading) decode(text []byte) (record, error) {
+	if !g.careful {
+		if line, ok := g.split.Scan(text); ok {
+			if r, ok := scanRecord(line, &g.last); ok {
+				g.last = r
+				return r, nil
+			}
+		}
+	}
+	return decode(text)
 }
 
 // take decodes a line. It is nil for one that is not a record of the tree, or
@@ -173,7 +191,7 @@ func (g *reading) take(line convert.Line) (*record, error) {
 		g.requests++ // most bytes of newer transcripts: not even decoded
 		return nil, nil
 	}
-	r, err := decode(line.Text)
+	r, err := g.decode(line.Text)
 	switch {
 	case err != nil && line.Torn:
 		return nil, convert.Skipf(g.file, "line %d is torn: the file ends in the middle of it", line.Number)
@@ -187,7 +205,7 @@ func (g *reading) take(line convert.Line) (*record, error) {
 			g.see(r)
 		}
 		if !g.bare {
-			g.notes.add(line.Text)
+			g.notes.add(line.Text, r.parts.scanned())
 		}
 		return nil, nil
 	case len(r.UUID) > maxIDBytes:
@@ -217,12 +235,12 @@ type notes struct {
 	dropped int
 }
 
-func (s *notes) add(text []byte) {
+func (s *notes) add(text []byte, scanned bool) {
 	if s.size += len(text); s.size > maxNotes {
 		s.dropped++
 		return
 	}
-	s.list = append(s.list, slices.Clone(text))
+	s.list = append(s.list, tight(text, scanned))
 }
 
 func (s *notes) take() []json.RawMessage {

@@ -1,9 +1,12 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -22,7 +25,7 @@ type Decoder struct {
 	// call or a result: tools that run at the provider have types of their own.
 	ServerTools bool
 	// Result reads the content of a tool result that is nested depth results
-	// deep. Nil: there are no results.
+	// deep, and keeps nothing of its memory. Nil: there are no results.
 	Result func(b *tidemark.Block, content json.RawMessage, depth int) error
 	// Media makes a block from an image or a file; ok is false for anything
 	// else. known are the fields that the block represents completely.
@@ -34,8 +37,95 @@ type Decoder struct {
 	Same func(b tidemark.Block, raw json.RawMessage) bool
 }
 
-// Block decodes one block. The error is that of the JSON, or of Result.
+// scanners are for blocks that come alone.
+var scanners = sync.Pool{New: func() any { return new(convert.Scanner) }}
+
+// Block decodes one block. The error is that of the JSON, or of Result. The block
+// shares no memory with raw.
 func (d *Decoder) Block(raw json.RawMessage, depth int) (tidemark.Block, error) {
+	s := scanners.Get().(*convert.Scanner)
+	defer scanners.Put(s)
+	v, ok := s.Scan(raw)
+	if !ok {
+		return d.decodeAny(raw, depth)
+	}
+	return d.Value(v, depth)
+}
+
+// Value is Block for a block in a text that was scanned.
+func (d *Decoder) Value(v convert.Value, depth int) (tidemark.Block, error) {
+	p, ok := partOf(v, d.Strict)
+	if !ok {
+		return d.decodeAny(v.Raw(), depth)
+	}
+	b, known, err := d.decode(p, v.Raw(), depth)
+	if err != nil {
+		return b, err
+	}
+	b.Input = bytes.Clone(b.Input)
+	same := known != nil
+	if same && d.Same != nil {
+		same = d.Same(b, v.Raw())
+	} else if same {
+		for key := range v.Members() {
+			same = same && slices.Contains(known, string(key))
+		}
+	}
+	if !same {
+		b.Provider, b.Raw = d.Provider, string(v.Raw())
+	}
+	return b, nil
+}
+
+// partNames are the names of the fields of Part.
+var partNames = convert.NamesOf("type", "text", "thinking", "id", "name", "input", "tool_use_id", "content", "is_error", "source", "title", "image_url", "file")
+
+// partOf reads a block as encoding/json would; ok is false for one that it has to
+// read itself.
+func partOf(v convert.Value, strict bool) (p Part, ok bool) {
+	if !v.Exact(partNames) {
+		return p, false
+	}
+	ok = true
+	text := func(to *string, v convert.Value) {
+		s, is := v.Text()
+		*to = s
+		ok = ok && (is || !strict || v.Kind() == 'n')
+	}
+	for key, v := range v.Members() {
+		switch string(key) {
+		case "type":
+			text(&p.Type, v)
+		case "text":
+			text(&p.Text, v)
+		case "thinking":
+			text(&p.Thinking, v)
+		case "id":
+			text(&p.ID, v)
+		case "name":
+			text(&p.Name, v)
+		case "input":
+			p.Input = v.Raw()
+		case "tool_use_id":
+			text(&p.ToolUseID, v)
+		case "content":
+			p.Content = v.Raw()
+		case "is_error":
+			p.IsError = v.Kind() == 't'
+			ok = ok && (!strict || strings.IndexByte("tfn", v.Kind()) >= 0)
+		case "title":
+			if !strict { // it is none of Block's fields
+				text(&p.Title, v)
+			}
+		case "source", "image_url", "file":
+			ok = false
+		}
+	}
+	return p, ok
+}
+
+// decodeAny decodes one block in whatever way it is written.
+func (d *Decoder) decodeAny(raw json.RawMessage, depth int) (tidemark.Block, error) {
 	var p Part
 	err := d.parse(raw, &p)
 	if err != nil {

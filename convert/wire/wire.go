@@ -11,6 +11,8 @@ package wire
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // Block has the fields of all of Anthropic's types of blocks.
@@ -48,17 +50,34 @@ type Part struct {
 	} `json:"file"`
 }
 
-// Content splits the content of a message, which is a string or a list. Anything
-// else is neither.
+// Content splits the content of a message, which is a string or a list, whose
+// elements may be in the memory of raw. Anything else is neither.
 func Content(raw json.RawMessage) (text string, list []json.RawMessage, isText bool) {
 	switch {
 	case len(raw) == 0:
 	case raw[0] == '"':
-		isText = json.Unmarshal(raw, &text) == nil
-	case raw[0] == '[' && json.Unmarshal(raw, &list) != nil:
-		list = nil
+		text, isText = convert.Text(raw)
+	case raw[0] == '[':
+		list = elements(raw)
 	}
 	return text, list, isText
+}
+
+func elements(raw json.RawMessage) (list []json.RawMessage) {
+	s := scanners.Get().(*convert.Scanner)
+	defer scanners.Put(s)
+	v, ok := s.Scan(raw)
+	if !ok {
+		if json.Unmarshal(raw, &list) != nil {
+			return nil
+		}
+		return list
+	}
+	list = []json.RawMessage{}
+	for e := range v.Elements() {
+		list = append(list, e.Raw())
+	}
+	return list
 }
 
 // HasMore reports whether an object has fields other than those known. Anything

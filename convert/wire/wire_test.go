@@ -143,3 +143,35 @@ func FuzzBlock(f *testing.F) {
 		}
 	})
 }
+
+// FuzzScannedBlock wants that a block in the usual spelling becomes what
+// encoding/json makes of it.
+func FuzzScannedBlock(f *testing.F) {
+	for _, seed := range []string{`{"type":"text","text":"a<b"}`, `{"type":"text","text":"a\n\ud83c","Text":"b"}`, `{"type":"text","type":"tool_use","text":null}`,
+		`{"type":"tool_use","id":"c","name":"ls","input":{"a":[1]},"is_error":"x"}`, `{"type":"tool_use","id":7,"input":null}`, `{"TYPE":"text","text":"x"}`,
+		`{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"a"}],"is_error":true}`, `{"type":"thinking","thinking":"a","signature":"b","title":7}`,
+		`{"type":"text","text":"a","citations":null}`, `{"type":"image","source":null}`, `{"type":"document","title":"t"}`, `[]`, `null`, `{"\u0074ype":"text"}`} {
+		f.Add([]byte(seed))
+	}
+	strict, same := loose(), loose()
+	strict.Strict = true
+	same.Same = func(b tidemark.Block, raw json.RawMessage) bool { return len(raw)%2 == 0 && b.Text != "" }
+	same.ServerTools = true
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		before := string(raw)
+		for _, d := range []*Decoder{loose(), strict, same} {
+			want, wantErr := d.decodeAny(json.RawMessage(raw), 0)
+			got, err := d.Block(raw, 0)
+			for i := range raw { // what is kept is a copy
+				raw[i] ^= 0xff
+			}
+			diff := cmp.Diff(want, got)
+			for i := range raw {
+				raw[i] ^= 0xff
+			}
+			if diff != "" || (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
+				t.Fatalf("%s: %v, want %v (-want +got):\n%s", before, err, wantErr, diff)
+			}
+		}
+	})
+}

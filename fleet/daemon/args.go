@@ -10,9 +10,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 )
 
-// permissionArgs hands the permissions of the file to a program that judges by
-// itself: Claude Code, which never asks in autonomous mode and knows its own
-// scopes, and Codex, which has a sandbox.
+// permissionArgs passes the permissions of the file to programs that enforce them
+// themselves: Claude Code, which never asks in autonomous mode and has scopes of its
+// own, and Codex, which has a sandbox.
 func permissionArgs(a file.Agent) []string {
 	switch a.Runner {
 	case fleet.RunnerClaude:
@@ -23,13 +23,13 @@ func permissionArgs(a file.Agent) []string {
 	return nil
 }
 
-// providerArgs tell Codex where its model is, as the file says. Claude Code is
-// told by its environment.
+// providerArgs tell Codex the address of its model, if the file has one. Claude Code
+// gets it from its environment.
 func providerArgs(a file.Agent) []string {
 	if a.Runner != fleet.RunnerCodex || a.BaseURL == "" {
 		return nil
 	}
-	return []string{"-c", "openai_base_url=" + strconv.Quote(a.BaseURL)} // Go's quotes around a URL are TOML's
+	return []string{"-c", "openai_base_url=" + strconv.Quote(a.BaseURL)} // for a URL, Go's quoting is valid TOML
 }
 
 func claudeArgs(a file.Agent) []string {
@@ -38,7 +38,7 @@ func claudeArgs(a file.Agent) []string {
 		switch {
 		case p != file.Permission{Tool: "*"}:
 			allow = append(allow, p.String())
-		case a.RunMode == fleet.RunAutonomous: // in the other modes it asks, and is told
+		case a.RunMode == fleet.RunAutonomous: // in the other modes it asks us, and we allow it
 			args = append(args, "--permission-mode", "bypassPermissions")
 		}
 	}
@@ -48,7 +48,7 @@ func claudeArgs(a file.Agent) []string {
 		}
 		deny = append(deny, p.String())
 	}
-	// One argument each: a name that begins with a dash is no option then.
+	// With =, so that a name that begins with a dash is not taken as an option.
 	if len(allow) > 0 {
 		args = append(args, "--allowedTools="+strings.Join(allow, ","))
 	}
@@ -58,9 +58,9 @@ func claudeArgs(a file.Agent) []string {
 	return args
 }
 
-// codexArgs are the sandbox that the permissions of the file ask for. A file
-// that has none leaves it to the configuration of Codex. It is never asked:
-// nobody is there.
+// codexArgs turn the permissions of the file into a sandbox mode of Codex. Without
+// permissions the configuration of Codex decides. Codex is told never to ask, since
+// nobody could answer.
 func codexArgs(a file.Agent) []string {
 	if len(a.Permissions.Allow) == 0 && len(a.Permissions.Deny) == 0 {
 		return nil
@@ -75,8 +75,8 @@ func codexArgs(a file.Agent) []string {
 	case !writes:
 		return append(args, "-c", `sandbox_mode="read-only"`)
 	}
-	// In the fleet's sandbox Codex cannot make its own, which needs namespaces. That
-	// one holds as much: the folder, and no network but the model's.
+	// Inside the fleet's sandbox Codex cannot create its own, which needs namespaces.
+	// The fleet's is as strict: only the folder, and no network except the model's.
 	if !a.Sandbox.Off && a.Container == nil {
 		return append(args, "-c", `sandbox_mode="danger-full-access"`)
 	}

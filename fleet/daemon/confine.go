@@ -15,21 +15,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// vendor is what the program of somebody else needs of its user's: the folder in
-// which it keeps its things, and the hosts that its model is asked at.
+// vendor is what another vendor's program needs in a sandbox: the folder in which it
+// keeps its data, and the hosts of its model.
 type vendor struct {
-	moved, folder string   // the variable that names the folder, and what it is called below home
-	beside        []string // more files below home that it begins with
-	keep          []string // of the folder, what stays written; a / at the end is a folder
+	moved, folder string   // the variable that names the folder, and its usual name below home
+	beside        []string // more files below home that it needs
+	keep          []string // what it may change for good in the folder; with a / at the end, a folder
 	address       string   // the variable with the address of another model
 	hosts         []string // of its model
-	account       []string // where its user's login is renewed
+	account       []string // the hosts at which its user's login is renewed
 }
 
-// vendors says what the programs that the fleet knows get. What they are
-// configured with names programs that they run, for the person too: so they read
-// it, and what they change of it is forgotten. What stays is what they could not
-// go on without: sessions, and logins, which are void once they were renewed.
+// vendors are the programs that the fleet knows. Their configuration names programs
+// to run, which they would also run for the person outside the sandbox. So they can
+// read it, but their changes to it are discarded. Only what they cannot continue
+// without is kept: sessions, and logins, of which the old one is void after a
+// renewal.
 var vendors = map[string]vendor{
 	fleet.RunnerClaude: {moved: "CLAUDE_CONFIG_DIR", folder: ".claude", beside: []string{".claude.json"}, keep: []string{"projects/", ".credentials.json"},
 		address: "ANTHROPIC_BASE_URL", hosts: []string{"api.anthropic.com"}, account: []string{"platform.claude.com", "console.anthropic.com"}},
@@ -42,8 +43,8 @@ var vendors = map[string]vendor{
 // adapters are the programs that speak ACP for one of the vendors.
 var adapters = map[string]string{"claude-code-acp": fleet.RunnerClaude, "claude-agent-acp": fleet.RunnerClaude, "codex-acp": fleet.RunnerCodex, "gemini": "gemini"}
 
-// vendorOf returns whose program an agent runs. One that is named by a path is
-// whatever lies there.
+// vendorOf returns the vendor of an agent's program. A program that is named by a
+// path has none, since it may be anything.
 func vendorOf(a file.Agent) (vendor, bool) {
 	kind := a.Runner
 	if a.Runner == fleet.RunnerACP && len(a.Command) > 0 {
@@ -53,10 +54,10 @@ func vendorOf(a file.Agent) (vendor, bool) {
 	return v, ok
 }
 
-// confined returns what an agent's own program may do: what all of its programs
-// may, and what is its vendor's.
+// confined returns what the main program of an agent may do: what all programs of
+// the agent may do, and what its vendor's program needs.
 func confined(a file.Agent, p sandbox.Policy, environ []string) (sandbox.Policy, error) {
-	p = bounded(a, p)
+	p = widenedByFile(a, p)
 	v, ok := vendorOf(a)
 	if !ok {
 		return p, nil
@@ -72,7 +73,7 @@ func confined(a file.Agent, p sandbox.Policy, environ []string) (sandbox.Policy,
 	folder := cmp.Or(variable(v.moved), filepath.Join(p.Home, v.folder))
 	p.Forget = append(slices.Clip(p.Forget), folder)
 	for _, name := range v.beside {
-		if path := filepath.Join(p.Home, name); isThere(path) {
+		if path := filepath.Join(p.Home, name); exists(path) {
 			p.Forget = append(p.Forget, path)
 		}
 	}
@@ -83,7 +84,7 @@ func confined(a file.Agent, p sandbox.Policy, environ []string) (sandbox.Policy,
 				return p, err
 			}
 		}
-		if isThere(path) {
+		if exists(path) {
 			p.Write = append(p.Write, path)
 		}
 	}
@@ -95,19 +96,20 @@ func confined(a file.Agent, p sandbox.Policy, environ []string) (sandbox.Policy,
 	return p, nil
 }
 
-// bounded returns what all programs of an agent may do, its hooks too.
-func bounded(a file.Agent, p sandbox.Policy) sandbox.Policy {
+// widenedByFile returns what all programs of an agent may do, including its hooks:
+// p and what the file adds.
+func widenedByFile(a file.Agent, p sandbox.Policy) sandbox.Policy {
 	p = p.Widen(a.Sandbox.Widening())
 	p.Read = append(slices.Clip(p.Read), a.Sandbox.Read...)
 	return p
 }
 
-func isThere(path string) bool {
+func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// hostsOf returns the host of an address as a sandbox takes it.
+// hostsOf returns the host and port of an address, in the form of Policy.Hosts.
 func hostsOf(address string) []string {
 	at, err := url.Parse(address)
 	if err != nil || at.Hostname() == "" {
@@ -120,9 +122,9 @@ func hostsOf(address string) []string {
 	return []string{net.JoinHostPort(at.Hostname(), cmp.Or(port, "443"))}
 }
 
-// guards returns what no program of an agent may change, although it may lie in
-// its folder: what the fleet takes its orders from, and what it runs without a
-// sandbox. dir is the folder of the fleet's file.
+// guards returns the files that no program of an agent may change, even in its own
+// folder: those that tell the fleet what to do, and programs that the fleet runs
+// without a sandbox. dir is the folder of the fleet file.
 func guards(f *file.File, dir string) []string {
 	var all []string
 	add := func(base, name string, plain bool) {

@@ -17,69 +17,71 @@ import (
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
-// Options are what a Daemon needs. Store, File and a Machine, or a Runner, are
-// required.
+// Options configure a Daemon. Store, File, and Machine or Runner are required.
 type Options struct {
 	Store  *fleet.Store
 	Holder tidemark.Holder
 	File   *file.File
-	// Machine says where agents run, which then says the four that follow.
+	// Machine is where agents run. If it is set, New sets Runner, Environ, Engine
+	// and Policy from it.
 	Machine *Machine
-	// Runner makes what runs an agent.
+	// Runner returns what runs an agent.
 	Runner func(file.Agent) (runner.Runner, error)
 	// Environ is the environment of an agent's program, and Engine that of the
-	// program which makes containers.
+	// container engine.
 	Environ func(file.Agent) []string
 	Engine  []string
-	// Policy is what every program of an agent may do; what its file says, and
-	// what its runner needs, is added to it. Nil: nothing is held in a sandbox.
+	// Policy is what every program of an agent may do. What its file allows, and
+	// what its runner needs, is added. Nil: no sandbox is used.
 	Policy func(file.Agent) (sandbox.Policy, error)
-	// Session makes the session of a task, which somebody named by its id here,
-	// the one that the agent's own program knows it by, and writes it where that
-	// one looks when it is not there. What it did is for people to read; "":
-	// nothing. Nil: programs know sessions by their ids here.
+	// Session is called for a task that is to continue a session, which the task
+	// names by its id in the store. It changes that to the id by which the agent's
+	// own program knows the session, and writes the session where that program
+	// looks for it, if it is not there. It returns what it did, for people to read;
+	// "": nothing. Nil: programs know sessions by their ids in the store.
 	Session func(context.Context, file.Agent, *runner.Task) (did string, err error)
-	// Wake goes on with a chat of the person whose fleet it is, which sleeps and
-	// whose timer fired. Nil: none is woken. Sleepers tells at each look which
-	// chats sleep that are to be woken by then, and that the person let be woken.
+	// Wake continues a sleeping chat of the fleet's owner whose timer fired. Nil:
+	// chats are not woken. Sleepers lists the chats that are due by a time and
+	// that the owner allowed to be woken.
 	Wake     func(context.Context, tidemark.SessionID) error
 	Sleepers func(ctx context.Context, by time.Time) ([]tidemark.SessionID, error)
-	// Key is what the wakes of this fleet's agents and the schedules that its
-	// file does not have are known by. Nil: none is.
+	// Key signs the wakes of this fleet's agents, and the schedules that are not
+	// in its file. Nil: none of these are run.
 	Key fleet.Key
 	// Secret returns the value of a variable that the file names; nil: none is
-	// set. Inbox is the folder with an inbox for each agent; "": there are none.
+	// set. Inbox is the folder in which inbox/AGENT are the inboxes; "": there are
+	// none.
 	Secret func(name string) string
 	Inbox  string
-	// Dispatch hands out jobs that wait. The default is in process.
+	// Dispatch hands out jobs that wait. The default takes them from the store.
 	Dispatch Dispatch
-	// Round is called before each look, with the time; nil: nothing is. Ready
-	// is called once, after the first look at which nothing was wrong.
+	// Round, unless it is nil, is called before each round, with the time. Ready is
+	// called once, after the first round without an error.
 	Round func(time.Time)
 	Ready func()
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
-	// Tell is told what happens, one line each, for people. The default tells
-	// nobody.
+	// Tell is called with one line of text for people whenever something happens.
+	// The default does nothing.
 	Tell func(agent, text string)
 }
 
-// Dispatch hands out jobs that wait. In process they come from the store; where
-// several machines share one store, from a queue. Either way it only says that
-// a job is due: whoever starts it takes its lease.
+// Dispatch hands out jobs that wait. The default takes them from the store; where
+// several machines share one store, they may come from a queue. Either way it only
+// says that a job is due: whoever starts the job takes its lease.
 type Dispatch interface {
-	// Added is told of jobs that were kept and wait.
+	// Added is called with jobs that were kept and are waiting.
 	Added(ctx context.Context, jobs []tidemark.Job) error
-	// HandOut is called with every look of a daemon. It has start called with
-	// jobs that are due: before it returns, or from then on until the daemon
-	// ends, also concurrently. start returns nil when the job needs no further
-	// care, fleet.ErrBusy when it has to wait for another one to end, and
+	// HandOut is called in every round of a daemon. It calls start with jobs that
+	// are due, either before it returns, or later until the daemon ends, and
+	// possibly concurrently. start returns nil when nothing more is to be done
+	// about the job, fleet.ErrBusy when it has to wait for another one to end,
 	// ErrUnsupported when another daemon has to run it, and fleet.ErrNobody when
 	// no daemon has its agent.
 	HandOut(ctx context.Context, now time.Time, start func(context.Context, tidemark.Job) error) error
 }
 
-// inProcess hands out what the store has.
+// inProcess is the default Dispatch: it takes jobs from the store.
 type inProcess struct {
 	s    *fleet.Store
 	wake func()
@@ -90,13 +92,13 @@ func (d inProcess) Added(context.Context, []tidemark.Job) error {
 	return nil
 }
 
-// HandOut starts what is due, those that wait longest first.
+// HandOut starts the jobs that are due, the longest waiting first.
 func (d inProcess) HandOut(ctx context.Context, now time.Time, start func(context.Context, tidemark.Job) error) error {
 	jobs, err := d.s.DueJobs(ctx, now, 0)
 	if err != nil {
 		return err
 	}
-	busy := make(map[string]bool) // agents that have no slot free
+	busy := make(map[string]bool) // agents without a free slot
 	for _, j := range jobs {
 		if !busy[j.Agent] {
 			busy[j.Agent] = errors.Is(start(ctx, j), fleet.ErrBusy)
@@ -105,39 +107,41 @@ func (d inProcess) HandOut(ctx context.Context, now time.Time, start func(contex
 	return nil
 }
 
-// The pace of a daemon: how often it looks for what others changed, and for
-// owners that died.
 const (
+	// lookEvery is the longest time between two rounds.
 	lookEvery = time.Second
-	// lookApart is how much later than an instant a daemon looks, by chance at
-	// most, so that those on one store do not all claim it at the same time.
-	lookApart  = 100 * time.Millisecond
+	// lookApart is the upper bound of a random delay after the time at which a
+	// schedule is due, so that the daemons on one store do not all claim it at once.
+	lookApart = 100 * time.Millisecond
+	// sweepEvery is how often a daemon looks for jobs whose owner died.
 	sweepEvery = 5 * time.Second
-	// stopTimeout is how long runs have to end when the daemon is told to.
+	// stopTimeout is how long runs have to end when the daemon stops.
 	stopTimeout = 30 * time.Second
-	// lastTimeout is how long they have when they were told once more.
+	// lastTimeout is how long they have after that, when their end need not be
+	// kept any more.
 	lastTimeout = 5 * time.Second
 )
 
-// Daemon runs a fleet: it makes jobs of what is due, and runs them. Any number
-// of them may work on one store.
+// Daemon runs a fleet: it creates jobs for what is due, and runs them. Any number
+// of daemons may work on one store.
 type Daemon struct {
 	*endpoints
 	o    Options
 	book *due.Book
 	wake chan struct{}
-	// failed is what was told of schedules, by their ids; only round uses it.
+	// failed is the last error that was reported of each schedule, by its id, so
+	// that it is reported once. Only round uses it.
 	failed map[string]string
 
 	mu     sync.Mutex
 	file   *file.File
-	synced *file.File // what the schedules in the store say
+	synced *file.File // the file that the schedules in the store are from
 	runs   map[string]context.CancelCauseFunc
-	ending bool // nothing more begins
+	ending bool // no new runs begin
 	absent absent
 	wg     sync.WaitGroup
 
-	// quit ends when the daemon waits no longer for ends to be kept.
+	// quit ends when the daemon stops waiting for the ends of jobs to be kept.
 	quit   context.Context
 	giveUp context.CancelFunc
 }
@@ -163,7 +167,7 @@ func New(o Options) *Daemon {
 	return d
 }
 
-// Wake makes the daemon look now.
+// Wake starts the next round now.
 func (d *Daemon) Wake() {
 	select {
 	case d.wake <- struct{}{}:
@@ -171,8 +175,8 @@ func (d *Daemon) Wake() {
 	}
 }
 
-// Reload makes another file hold, and returns what is different from the one that
-// held. What runs goes on.
+// Reload replaces the fleet file, and returns the changes. Jobs that are running go
+// on.
 func (d *Daemon) Reload(f *file.File) []file.Change {
 	d.mu.Lock()
 	changes := f.Changes(d.file)
@@ -186,8 +190,8 @@ func (d *Daemon) Reload(f *file.File) []file.Change {
 	return changes
 }
 
-// Run works until ctx ends; then it lets what runs end, and ends the rest,
-// which can be resumed.
+// Run works until ctx ends. Then it interrupts what runs, so that it can be resumed
+// later, and waits a limited time for that.
 func (d *Daemon) Run(ctx context.Context) error {
 	f, err := d.o.Store.Fleet(ctx)
 	if err != nil {
@@ -198,31 +202,31 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	defer d.keepMirror(ctx)()
-	d.wg.Go(func() { d.leftovers(ctx) })
+	d.wg.Go(func() { d.endLeftovers(ctx) })
 	var swept, retained, next time.Time
 	for ctx.Err() == nil {
 		now := d.o.Now()
 		if now.Sub(swept) >= sweepEvery || now.Before(swept) {
 			swept = now
 			if err := d.sweep(ctx, now); err != nil {
-				d.trouble(err)
+				d.reportError(err)
 			}
 		}
-		if now.Sub(retained) >= keepEvery || now.Before(retained) {
+		if now.Sub(retained) >= retainEvery || now.Before(retained) {
 			retained = now
 			if err := d.retain(ctx, now); err != nil {
-				d.trouble(err)
+				d.reportError(err)
 			}
 		}
 		if err := d.inbox(ctx, d.o.Inbox); err != nil {
-			d.trouble(err)
+			d.reportError(err)
 		}
 		if d.o.Round != nil {
 			d.o.Round(now)
 		}
 		var err error
 		if next, err = d.round(ctx, now); err != nil {
-			d.trouble(err)
+			d.reportError(err)
 		} else {
 			first := d.lastRound.Swap(now.UnixNano()) == 0
 			if first && d.o.Ready != nil {
@@ -239,15 +243,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// trouble says what went wrong; the next round tries again.
-func (d *Daemon) trouble(err error) {
+// reportError tells people about an error after which the next round tries again.
+func (d *Daemon) reportError(err error) {
 	if !errors.Is(err, context.Canceled) {
 		d.o.Tell("", err.Error())
 	}
 }
 
-// untilLook is how long to wait until the next look: until something is due that
-// the last one saw coming, or lookEvery.
+// untilLook is how long to wait before the next round: until next, when something
+// is due, but at most lookEvery.
 func (d *Daemon) untilLook(next time.Time) time.Duration {
 	if next.IsZero() {
 		return lookEvery
@@ -255,8 +259,8 @@ func (d *Daemon) untilLook(next time.Time) time.Duration {
 	return min(max(0, next.Sub(d.o.Now()))+rand.N(lookApart), lookEvery)
 }
 
-// round does what is due now. It returns when something is due before the usual
-// next look, zero when nothing is.
+// round does what is due now. It returns the time of what is due before the usual
+// next round, zero when nothing is.
 func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err error) {
 	if err := d.sync(ctx, now); err != nil {
 		return next, err
@@ -270,12 +274,12 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 	if coming >= 0 {
 		due, next = all[:coming], all[coming].NextRunAt
 	}
-	// Daemons that see the same instants begin with different ones, and are not
-	// in each other's way at each of them.
+	// Several daemons see the same due schedules. In random order they conflict
+	// less often.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	for _, s := range due {
 		err := d.occur(ctx, s, now)
-		if err != nil && d.failed[idOf(s)] != err.Error() { // it is due again in a second
+		if err != nil && d.failed[idOf(s)] != err.Error() { // once: it is tried again every second
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s: %s", s.Name, err))
 			d.failed[idOf(s)] = err.Error()
 		}
@@ -286,11 +290,11 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 	if err := errors.Join(d.wakeSleepers(ctx, now), d.wakeAgents(ctx, now)); err != nil {
 		return next, err
 	}
-	return next, d.o.Dispatch.HandOut(ctx, now, d.handed)
+	return next, d.o.Dispatch.HandOut(ctx, now, d.startAndReport)
 }
 
-// handed starts a job that was handed out, and tells what is wrong with it.
-func (d *Daemon) handed(ctx context.Context, j tidemark.Job) error {
+// startAndReport starts a job that was handed out, and reports unexpected errors.
+func (d *Daemon) startAndReport(ctx context.Context, j tidemark.Job) error {
 	err := d.start(ctx, j)
 	if err != nil && !errors.Is(err, fleet.ErrBusy) && !errors.Is(err, tidemark.ErrUnsupported) && !errors.Is(err, fleet.ErrNobody) {
 		d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
@@ -298,8 +302,7 @@ func (d *Daemon) handed(ctx context.Context, j tidemark.Job) error {
 	return err
 }
 
-// wakeSleepers goes on with sessions that asked to be woken, each beside
-// everything else.
+// wakeSleepers wakes the chats that are due, each in a goroutine of its own.
 func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
 	if d.o.Wake == nil || d.o.Sleepers == nil {
 		return nil
@@ -322,7 +325,7 @@ func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
 			d.o.Tell("", fmt.Sprintf("session %.8s is woken", id))
 			if err := d.o.Wake(ctx, id); err != nil && !errors.Is(err, tidemark.ErrHeld) {
 				d.o.Tell("", fmt.Sprintf("session %.8s: %s", id, err))
-				select { // it is still due; not at once again
+				select { // it is still due, but should not be woken again at once
 				case <-ctx.Done():
 				case <-time.After(time.Minute):
 				}
@@ -335,24 +338,26 @@ func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// sweep says that this daemon is there, and ends jobs that nobody else will.
+// sweep records that this daemon is alive, and ends jobs whose daemon died or whose
+// agent no daemon has.
 func (d *Daemon) sweep(ctx context.Context, now time.Time) error {
 	if err := d.o.Store.DaemonAlive(ctx, d.o.Holder); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
-		d.trouble(err)
+		d.reportError(err)
 	}
-	return errors.Join(d.interrupt(ctx), d.lookAround(ctx), d.abandon(ctx, now))
+	return errors.Join(d.interrupt(ctx), d.readOtherDaemons(ctx), d.abandon(ctx, now))
 }
 
-// interrupt ends jobs whose owners are gone, with what is left of their programs.
+// interrupt ends the jobs of daemons that died, with what is left of the jobs'
+// programs.
 func (d *Daemon) interrupt(ctx context.Context) error {
-	// What is left of a program is ended while its slot is still taken, so that
-	// no other run of the agent begins beside it; and once more afterwards, for
-	// what it started meanwhile.
+	// What is left of a program is ended while the job still has its slot, so that
+	// no other run of the agent begins meanwhile. It is ended once more afterwards,
+	// for what it may have started in the meantime.
 	end := func(j tidemark.Job) {
 		if len(j.Process) == 0 {
 			return
 		}
-		if err := d.end(ctx, j); err != nil {
+		if err := d.endProgram(ctx, j); err != nil {
 			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
 		}
 	}
@@ -373,13 +378,13 @@ func (d *Daemon) interrupt(ctx context.Context) error {
 	return err
 }
 
-// leftovers ends what is left of programs that a daemon of this host began
-// before it was killed, and whose jobs a daemon of another host has ended since:
-// that one cannot reach them.
-func (d *Daemon) leftovers(ctx context.Context) {
+// endLeftovers ends what is left of programs that an earlier daemon on this host
+// started, and whose jobs a daemon on another host has ended since: that one could
+// not reach the programs.
+func (d *Daemon) endLeftovers(ctx context.Context) {
 	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Status: tidemark.JobInterrupted, Limit: leftMost}) {
 		if err == nil && j.Node == d.o.Holder.Host && len(j.Process) > 0 {
-			err = d.end(ctx, j)
+			err = d.endProgram(ctx, j)
 		}
 		if err != nil && ctx.Err() == nil {
 			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
@@ -387,12 +392,12 @@ func (d *Daemon) leftovers(ctx context.Context) {
 	}
 }
 
-// leftMost is how many jobs that were interrupted last are looked at: more than
+// leftMost is how many of the most recently interrupted jobs are checked: more than
 // one host runs at a time.
 const leftMost = 50
 
-// stop lets runs end, and ends them when they do not. Jobs whose owners died are
-// ended, too: this may be the last daemon that can tell.
+// stop interrupts all runs and waits for them. It also ends the jobs of daemons that
+// died, since no other daemon may be left to do that.
 func (d *Daemon) stop() {
 	d.mu.Lock()
 	d.ending = true
@@ -403,7 +408,7 @@ func (d *Daemon) stop() {
 	defer d.giveUp()
 	d.wg.Go(func() {
 		if err := d.interrupt(d.quit); err != nil {
-			d.trouble(err)
+			d.reportError(err)
 		}
 	})
 	done := make(chan struct{})
@@ -423,7 +428,7 @@ func (d *Daemon) stop() {
 	}
 }
 
-// agent returns the agent of a name in the file that holds.
+// agent returns the agent of a name in the current file.
 func (d *Daemon) agent(name string) (file.Agent, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

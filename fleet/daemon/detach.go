@@ -17,7 +17,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// maxLogTail is what is shown of the log of a fleet that did not come up.
+// maxLogTail bounds what is shown of the log of a fleet that did not start, in
+// bytes.
 const maxLogTail = 4 << 10
 
 // Detached is a fleet that runs in the background.
@@ -26,8 +27,9 @@ type Detached struct {
 	Log string `json:"log"`
 }
 
-// Detach starts a command that runs a fleet in the background, and returns when
-// it is up. What it says goes into a log; "" is the file's name, with .log.
+// Detach starts a command that runs a fleet in the background, and returns when the
+// fleet is up. Its output goes into log; "" is the name of the fleet file with the
+// extension .log.
 func Detach(ctx context.Context, s *fleet.Store, child *exec.Cmd, file, log string) (Detached, error) {
 	full, err := filepath.Abs(file)
 	if err != nil {
@@ -60,8 +62,8 @@ func Detach(ctx context.Context, s *fleet.Store, child *exec.Cmd, file, log stri
 	return Detached{child.Process.Pid, log}, nil
 }
 
-// logSince is the end of what a log got since it had so many bytes, in lines of
-// their own; "" when there is nothing to show.
+// logSince returns the end of what was added to a log since it had from bytes, after
+// a colon and a newline; "" when there is nothing to show.
 func logSince(log string, from int64) string {
 	in, err := os.Open(log)
 	if err != nil {

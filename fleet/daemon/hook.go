@@ -23,33 +23,33 @@ import (
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
-// The headers of a webhook, of those that come in and of those that go out.
+// The headers of incoming and outgoing webhooks.
 const (
-	headerSignature = "X-Tidemark-Signature" // t=SECONDS,v1=HEX: when it was signed, and the proof
+	headerSignature = "X-Tidemark-Signature" // t=SECONDS,v1=HEX: when it was signed, and the MAC
 	headerDelivery  = "X-Tidemark-Delivery"  // the same for every attempt to deliver the same thing
 )
 
-// signedFor is how far the time of a signature may be from ours, before and
-// after: clocks differ, and calls wait in queues.
+// signedFor is how far the time of a signature may differ from ours, in either
+// direction: clocks differ, and calls wait in queues.
 const signedFor = 5 * time.Minute
 
 const (
-	// hookRetries is how often a webhook that may work later is called again.
+	// hookRetries is how often a webhook is called again after a temporary failure.
 	hookRetries = 2
-	// hookPause is the wait before the first retry; the next is four times it.
+	// hookPause is the wait before the first retry; before the next one it is four
+	// times as long.
 	hookPause = time.Second
-	// hookOutput bounds what is read of a hook's output or answer: only its
-	// last words are of interest, and those when it fails.
+	// hookOutput bounds what is read of a hook's output or answer: only the end of
+	// it is shown, and only when the hook fails.
 	hookOutput = 64 << 10
 	// hookRedirects bounds the redirects of one call.
 	hookRedirects = 3
 )
 
-// signature is what X-Tidemark-Signature says of a call: when it was signed,
-// and the HMAC-SHA256 of that time, the path, the delivery and the body, each of
-// the first three ended by a newline, which none of them can have within. So
-// what was signed for one webhook, one delivery or one hour is good for no
-// other.
+// signature is the value of X-Tidemark-Signature for a call: when it was signed, and
+// the HMAC-SHA256 of that time, the path, the delivery and the body. Each of the
+// first three ends with a newline, which none of them can contain. So a signature is
+// valid only for one webhook, one delivery and one time.
 func signature(secret string, at time.Time, path, delivery string, body []byte) string {
 	h := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(h, "%d\n%s\n%s\n", at.Unix(), path, delivery)
@@ -57,7 +57,7 @@ func signature(secret string, at time.Time, path, delivery string, body []byte) 
 	return fmt.Sprintf("t=%d,v1=%s", at.Unix(), hex.EncodeToString(h.Sum(nil)))
 }
 
-// signedAt is the time that a signature says, false when it is not one or too
+// signedAt returns the time in a signature, and false when there is none or it is too
 // far from now.
 func signedAt(signed string, now time.Time) (time.Time, bool) {
 	text, _, _ := strings.Cut(strings.TrimPrefix(signed, "t="), ",")
@@ -66,22 +66,22 @@ func signedAt(signed string, now time.Time) (time.Time, bool) {
 	return at, err == nil && !at.Before(now.Add(-signedFor)) && !at.After(now.Add(signedFor))
 }
 
-// hooks runs the hooks of an agent for a job that has ended, one after the
-// other, and counts the job. The job has its end whatever they do: what goes
-// wrong is told, and kept in the agent's log.
+// hooks counts a job that has ended, and runs the hooks of its agent one after the
+// other. They cannot change how the job ended: their errors are reported, and kept in
+// the agent's log.
 func (g *endpoints) hooks(ctx context.Context, a file.Agent, j tidemark.Job) {
 	g.count(j.Status)
 	if len(a.Hooks.AfterRun)+len(a.Hooks.OnError) == 0 {
 		return
 	}
-	j.Process = nil // of use to whoever ends its program, and to nobody else
+	j.Process = nil // only needed to end its program
 	body, err := json.Marshal(j)
 	if err != nil {
-		g.wrong(ctx, a, fmt.Sprintf("%s: its hooks: %s", j.ID, err))
+		g.logError(ctx, a, fmt.Sprintf("%s: its hooks: %s", j.ID, err))
 		return
 	}
 	if j.Status == tidemark.JobInterrupted {
-		// The daemon is about to end, and has so much patience.
+		// The daemon is stopping, and waits only that long.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, stopTimeout/2)
 		defer cancel()
@@ -103,28 +103,28 @@ func (g *endpoints) runHooks(ctx context.Context, a file.Agent, j tidemark.Job, 
 		}
 		cancel()
 		if err != nil {
-			g.wrong(context.WithoutCancel(ctx), a, fmt.Sprintf("%s: hook %s %d: %s", j.ID, when, i+1, err))
+			g.logError(context.WithoutCancel(ctx), a, fmt.Sprintf("%s: hook %s %d: %s", j.ID, when, i+1, err))
 		}
 	}
 }
 
-// command runs a hook that is a program, with the job on its standard input,
-// in a group of its own, where the agent works and with its environment.
+// command runs a hook that is a program, with the job on its standard input, in a
+// process group of its own, and with the folder and environment of the agent.
 func (g *endpoints) command(ctx context.Context, a file.Agent, j tidemark.Job, h file.Hook, body []byte) error {
 	t := runner.Task{Job: j.ID, Agent: a.Name, Prompt: string(body) + "\n", Dir: a.Dir, OutputBytes: hookOutput}
 	if g.of.o.Environ != nil {
 		t.Environ = g.of.o.Environ(a)
 	}
 	var err error
-	t.Sandbox, err = g.of.fence(a, func(p sandbox.Policy) (sandbox.Policy, error) { return bounded(a, p), nil })
+	t.Sandbox, err = g.of.sandboxPolicy(a, func(p sandbox.Policy) (sandbox.Policy, error) { return widenedByFile(a, p), nil })
 	if err == nil {
 		_, err = runner.Command(h.Command).Run(ctx, t)
 	}
-	return notHeld(a, err)
+	return withSandboxAdvice(a, err)
 }
 
-// call calls a webhook, again when that may help. An error names the host and
-// not the whole address, in which there may be a secret.
+// call calls a webhook, and again after temporary failures. Its errors name only the
+// host, since the rest of the address may contain a secret.
 func (g *endpoints) call(ctx context.Context, h file.Hook, delivery string, body []byte) error {
 	to, err := url.Parse(h.Webhook)
 	if err != nil {
@@ -153,8 +153,8 @@ func (g *endpoints) call(ctx context.Context, h file.Hook, delivery string, body
 	}
 }
 
-// post calls a webhook once, and reports whether it may work later when it does
-// not now. Each attempt, and each redirect to another path, is signed anew.
+// post calls a webhook once, and reports with an error whether that may be temporary.
+// Each attempt, and each redirect to another path, is signed anew.
 func (g *endpoints) post(ctx context.Context, to, delivery, secret string, body []byte) (later bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
@@ -198,11 +198,11 @@ func (g *endpoints) post(ctx context.Context, to, delivery, secret string, body 
 	return later, fmt.Errorf("it answered %d", resp.StatusCode)
 }
 
-// errRedirect says that a webhook was not followed to where it led.
+// errRedirect is the error of a webhook whose redirect was not followed.
 var errRedirect = errors.New("its redirect was not followed")
 
-// sameHost follows a redirect that takes the job, whole, to the host that the
-// file names. Anything else would hand it to somebody whom nobody chose.
+// sameHost returns an error unless a redirect keeps the body and leads to the host
+// that the file names: nobody chose to send the job to any other.
 func sameHost(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	switch {
@@ -216,11 +216,12 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// wrong tells what went wrong beside a job, and keeps it in the agent's log.
-func (g *endpoints) wrong(ctx context.Context, a file.Agent, text string) {
+// logError reports an error that is not one of the job itself, and keeps it in the
+// agent's log.
+func (g *endpoints) logError(ctx context.Context, a file.Agent, text string) {
 	g.of.o.Tell(a.Name, text)
 	e := tidemark.Event{Type: tidemark.EventError, Message: text, Timestamp: g.of.o.Now()}
-	// Somebody else may log at the same time; each of them needs a turn.
+	// Others may append to the log at the same time, so this may conflict.
 	err := error(tidemark.ErrConflict)
 	for n := 0; n < claimTries && errors.Is(err, tidemark.ErrConflict); n++ {
 		var length int64

@@ -19,40 +19,39 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// An agent with a schedule of type chat has an inbox, the folder inbox/AGENT: a
-// file NAME.txt or NAME.md in it becomes a job. No crash may lose one or make
-// two jobs of it, so it goes three steps:
+// An agent with a schedule of type chat has an inbox, the folder inbox/AGENT: each
+// file NAME.txt or NAME.md in it becomes a job. No crash may lose a file or make two
+// jobs of it, so this takes three steps:
 //
-//  1. It is renamed to NAME.txt.TOKEN.taken, and that is synced. From here on
-//     the token, which was never used before, stands for this one message.
-//  2. A job is made that has the token as its delivery, unless there is one.
-//  3. It is renamed to NAME.txt.TOKEN.processed, and is not looked at again.
+//  1. The file is renamed to NAME.txt.TOKEN.taken, and that is synced. From here on
+//     the token, which is new, identifies this message.
+//  2. A job is created that has the token as its delivery, unless there is one.
+//  3. The file is renamed to NAME.txt.TOKEN.processed, and not looked at again.
 //
-// A crash between two steps leaves a .taken file, with which the next round
-// goes on at step 2. Daemons that share the folder do no harm to each other: a
-// rename succeeds once, and so does step 2.
+// A crash between two steps leaves a .taken file, and the next round continues at
+// step 2. Several daemons may share the folder: a rename succeeds only for one of
+// them, and so does step 2.
 const (
 	endTaken     = ".taken"
 	endProcessed = ".processed"
-	endRefused   = ".refused" // what cannot become a job
-	endSkipped   = ".skipped" // what the overlap of the schedule skips
+	endRefused   = ".refused" // it cannot become a job
+	endSkipped   = ".skipped" // the schedule's overlap setting skipped it
 )
 
 const (
-	// settles is how long a file must have been left alone before it is
-	// taken, for those who write into the inbox itself. Who moves a finished
-	// file there needs no such luck.
+	// settles is how long a file has to be unchanged before it is taken, since
+	// somebody may still be writing it. To be safe, people move a complete file
+	// into the inbox.
 	settles = time.Second
-	// maxInboxName bounds what is kept of a file's name, so that there is room
-	// for the token.
+	// maxInboxName bounds how much of a file's name is kept, to leave room for the
+	// token.
 	maxInboxName = 180
 )
 
-// inbox makes jobs of the files in the inboxes below a folder, and makes the
-// inboxes of agents that the file gives a schedule of type chat. An inbox with
-// which something is wrong does not keep it from the others; what was returned
-// in the last round already is not returned again. No store is asked while
-// there is nothing in the inboxes.
+// inbox creates jobs for the files in the inboxes below a folder, and creates the
+// inboxes of agents that have a schedule of type chat in the file. An error with one
+// inbox does not stop the others, and the same error as in the last round is not
+// returned again. The store is not read while the inboxes are empty.
 func (g *endpoints) inbox(ctx context.Context, dir string) error {
 	if dir == "" {
 		return nil
@@ -85,7 +84,7 @@ func (g *endpoints) inboxes(ctx context.Context, dir string) error {
 		var err error
 		switch {
 		case there[a.Name]:
-			err = g.empty(ctx, filepath.Join(dir, a.Name), a.Name)
+			err = g.takeMessages(ctx, filepath.Join(dir, a.Name), a.Name)
 		case slices.ContainsFunc(a.Schedules, func(s file.Schedule) bool { return s.Type == fleet.TypeChat }):
 			err = durable.MakeDir(filepath.Join(dir, a.Name))
 		}
@@ -96,9 +95,9 @@ func (g *endpoints) inboxes(ctx context.Context, dir string) error {
 	return errors.Join(errs...)
 }
 
-// empty makes jobs of the files in one inbox. Those of an agent that nobody can
-// write to stay where they are.
-func (g *endpoints) empty(ctx context.Context, folder, agent string) error {
+// takeMessages creates jobs for the files in one inbox. If the agent has no chat
+// schedule, or that is disabled or not trusted, the files stay where they are.
+func (g *endpoints) takeMessages(ctx context.Context, folder, agent string) error {
 	box, err := durable.OpenDir(folder)
 	if err != nil {
 		return err
@@ -118,12 +117,12 @@ func (g *endpoints) empty(ctx context.Context, folder, agent string) error {
 	if err != nil || s.Name == "" || s.Status == tidemark.Disabled {
 		return err
 	}
-	if _, ok := g.of.held(s); !ok {
+	if _, ok := g.of.trusted(s); !ok {
 		return nil
 	}
 	var errs []error
 	for _, f := range files {
-		if err := g.file(ctx, box, f, s); err != nil && !errors.Is(err, fs.ErrNotExist) { // another daemon was quicker
+		if err := g.takeFile(ctx, box, f, s); err != nil && !errors.Is(err, fs.ErrNotExist) { // another daemon was quicker
 			errs = append(errs, fmt.Errorf("%s: %w", f.Name(), err))
 		}
 	}
@@ -132,10 +131,10 @@ func (g *endpoints) empty(ctx context.Context, folder, agent string) error {
 
 func isMessage(name string) bool { return path.Ext(name) == ".txt" || path.Ext(name) == ".md" }
 
-// file does what there is to do with one file of an inbox.
-func (g *endpoints) file(ctx context.Context, box *durable.Dir, f fs.DirEntry, s tidemark.Schedule) error {
+// takeFile does the steps that are left for one file of an inbox.
+func (g *endpoints) takeFile(ctx context.Context, box *durable.Dir, f fs.DirEntry, s tidemark.Schedule) error {
 	taken := f.Name()
-	look := 0 // it may have been left at any time
+	look := 0 // search all jobs: a .taken file may have been left at any time
 	if isMessage(taken) {
 		info, err := f.Info()
 		if err != nil {
@@ -144,12 +143,12 @@ func (g *endpoints) file(ctx context.Context, box *durable.Dir, f fs.DirEntry, s
 		if age := g.of.o.Now().Sub(info.ModTime()); age >= 0 && age < settles {
 			return nil
 		}
-		taken = short(f.Name()) + "." + rand.Text() + endTaken
+		taken = shortName(f.Name()) + "." + rand.Text() + endTaken
 		if err := box.Rename(f.Name(), taken); err != nil {
 			return err
 		}
-		// Were the rename undone by a power cut after the job was made, the
-		// same file would be taken again under another token.
+		// If a power cut undid the rename after the job was created, the same file
+		// would be taken again under another token.
 		if err := box.SyncDir("."); err != nil {
 			return err
 		}
@@ -163,7 +162,7 @@ func (g *endpoints) file(ctx context.Context, box *durable.Dir, f fs.DirEntry, s
 	return g.deliver(ctx, box, stem, token, look, s)
 }
 
-// deliver makes a job of a file that was taken, and puts the file away.
+// deliver creates a job for a file that was taken, and renames the file accordingly.
 func (g *endpoints) deliver(ctx context.Context, box *durable.Dir, stem, token string, look int, s tidemark.Schedule) error {
 	info, err := box.Stat(stem + endTaken)
 	if err != nil {
@@ -190,8 +189,8 @@ func (g *endpoints) deliver(ctx context.Context, box *durable.Dir, stem, token s
 	return box.Rename(stem+endTaken, stem+endProcessed)
 }
 
-// short cuts a name that is too long to get an ending, and keeps its own.
-func short(name string) string {
+// shortName cuts a name that is too long for more endings, and keeps its extension.
+func shortName(name string) string {
 	ext := path.Ext(name)
 	if len(name) <= maxInboxName || len(ext) > maxInboxName {
 		return name

@@ -16,13 +16,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
-// start takes a job and runs it beside everything else: ErrBusy when it has to
-// wait for another one to end, ErrUnsupported when another daemon has to run it,
+// start takes a job and runs it in a goroutine of its own: fleet.ErrBusy when it has
+// to wait for another one to end, ErrUnsupported when another daemon has to run it,
 // fleet.ErrNobody when none has its agent.
 func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	a, ok := d.agent(j.Agent)
 	if !ok {
-		return d.notHere(j.Agent)
+		return d.missingAgent(j.Agent)
 	}
 	if !d.begin() {
 		return tidemark.Unsupportedf("this daemon ends")
@@ -37,7 +37,7 @@ func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	case err != nil:
 		return err
 	}
-	// A run outlives the loop that began it: it is told when to end.
+	// The run is not ended by ctx: stop interrupts it.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	d.mu.Lock()
 	d.runs[j.ID] = cancel
@@ -56,7 +56,7 @@ func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	return nil
 }
 
-// begin counts one more that stop waits for, unless that waits already.
+// begin makes stop wait for one more run. It reports false when stop has begun.
 func (d *Daemon) begin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,10 +67,10 @@ func (d *Daemon) begin() bool {
 	return true
 }
 
-// errCancelled is the cause of a run that somebody cancelled.
+// errCancelled is the cause of the end of a run that somebody cancelled.
 var errCancelled = errors.New("cancelled")
 
-// tookTooLong is the cause of a run that reached its time limit.
+// tookTooLong is the cause of the end of a run that reached its time limit.
 type tookTooLong time.Duration
 
 func (t tookTooLong) Error() string {
@@ -83,14 +83,14 @@ func (tookTooLong) Is(target error) bool { return target == context.DeadlineExce
 // runJob runs a job to its end.
 func (d *Daemon) runJob(ctx context.Context, cancel context.CancelCauseFunc, a file.Agent, run *fleet.JobRun) {
 	defer cancel(nil)
-	// The lease is kept until the end is, also of a run that is told to end.
-	keeping, letGo := context.WithCancel(context.WithoutCancel(ctx))
-	defer letGo()
-	defer context.AfterFunc(d.quit, letGo)()
+	// The lease is kept alive until the end of the job is kept, even when ctx ends.
+	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopKeeping()
+	defer context.AfterFunc(d.quit, stopKeeping)()
 	run.Delayed = d.delayed(run.Job())
 	go func() {
 		if err := run.KeepAlive(keeping, func(tidemark.Holder) { cancel(errCancelled) }); err != nil {
-			cancel(err) // it is somebody else's now: stop at once
+			cancel(err) // the lease is lost: stop at once
 		}
 	}()
 	if a.Limits.Timeout > 0 {
@@ -99,8 +99,8 @@ func (d *Daemon) runJob(ctx context.Context, cancel context.CancelCauseFunc, a f
 		defer stop()
 	}
 	d.o.Tell(a.Name, run.Job().ID+" started")
-	out, told, err := d.run(ctx, a, run)
-	if err != nil && err.Error() != told && !errors.Is(err, tidemark.ErrConflict) {
+	out, emitted, err := d.run(ctx, a, run)
+	if err != nil && err.Error() != emitted && !errors.Is(err, tidemark.ErrConflict) {
 		e := tidemark.Event{Type: tidemark.EventError, Message: err.Error(), Timestamp: d.o.Now()}
 		if emitErr := run.Emit(keeping, e); emitErr != nil {
 			d.o.Tell(a.Name, fmt.Sprintf("%s: %s", run.Job().ID, emitErr))
@@ -110,61 +110,62 @@ func (d *Daemon) runJob(ctx context.Context, cancel context.CancelCauseFunc, a f
 		d.o.Tell(a.Name, fmt.Sprintf("%s: %s", run.Job().ID, err))
 	}
 	if j := run.Job(); j.Status != tidemark.JobRunning {
-		d.Wake() // its slot is free; hooks may take a while
+		d.Wake() // its slot is free now, and the hooks may take a while
 		d.hooks(keeping, a, j)
 	}
 }
 
-// delayedEvery is how often it is told why the end of a job is not kept yet.
+// delayedEvery is how often it is reported that the end of a job is not kept yet.
 const delayedEvery = 30 * time.Second
 
-// delayed tells why the end of a job is not kept yet. That others were quicker
-// is told only when it goes on.
+// delayed returns a function that reports why the end of a job is not kept yet. A
+// conflict is usually over soon, so it is reported only if it lasts.
 func (d *Daemon) delayed(j tidemark.Job) func(error) {
-	said, last := false, d.o.Now()
+	reported, last := false, d.o.Now()
 	return func(err error) {
 		now := d.o.Now()
-		if now.Sub(last) < delayedEvery && (said || errors.Is(err, tidemark.ErrConflict)) {
+		if now.Sub(last) < delayedEvery && (reported || errors.Is(err, tidemark.ErrConflict)) {
 			return
 		}
-		said, last = true, now
+		reported, last = true, now
 		d.o.Tell(j.Agent, fmt.Sprintf("%s: its end cannot be kept yet: %s", j.ID, err))
 	}
 }
 
-// run lets the agent's program do it; once more with a fresh session when the
-// one that the agent used last is not there any more. One that somebody named
-// has to be. told is the newest error that the runner put into the output itself.
-func (d *Daemon) run(ctx context.Context, a file.Agent, run *fleet.JobRun) (out runner.Outcome, told string, err error) {
+// run runs the agent's program. If the session that the agent used last can no
+// longer be resumed, it runs it again with a new session; if somebody requested the
+// session, that is an error. emitted is the last error that the runner itself put
+// into the output.
+func (d *Daemon) run(ctx context.Context, a file.Agent, run *fleet.JobRun) (out runner.Outcome, emitted string, err error) {
 	out.ExitReason = tidemark.ExitError
 	r, err := d.o.Runner(a)
 	if err != nil {
-		return out, told, err
+		return out, emitted, err
 	}
-	want := wanted(run.Job())
+	want := requestedSession(run.Job())
 	t, err := d.task(ctx, a, run)
 	if err != nil {
-		return out, told, err
+		return out, emitted, err
 	}
 	emit := t.Emit
 	t.Emit = func(e tidemark.Event) error {
 		if e.Type == tidemark.EventError {
-			told = e.Message
+			emitted = e.Message
 		}
 		return emit(e)
 	}
 	out, err = r.Run(ctx, t)
 	if !errors.Is(err, runner.ErrSession) || want != nil {
-		return out, told, notHeld(a, err)
+		return out, emitted, withSandboxAdvice(a, err)
 	}
-	said := fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job)
-	d.o.Tell(a.Name, said)
-	if err := t.Emit(d.notice(said)); err != nil {
-		return out, told, err
+	text := fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job)
+	d.o.Tell(a.Name, text)
+	if err := t.Emit(d.notice(text)); err != nil {
+		return out, emitted, err
 	}
 	t.Session, t.Fork, t.Spent = "", false, nil
 	out, err = r.Run(ctx, t)
-	return out, told, err
+	return out, emitted, err
 }
 
 // notice is an event for people to read.
@@ -172,9 +173,10 @@ func (d *Daemon) notice(text string) tidemark.Event {
 	return tidemark.Event{Type: tidemark.EventSystem, Subtype: "warning", Content: text, Timestamp: d.o.Now().UTC()}
 }
 
-// wanted is the session that somebody named for a job, nil when nobody did. Jobs
-// that an earlier version made say it by what started them.
-func wanted(j tidemark.Job) *tidemark.Resume {
+// requestedSession is the session that somebody requested for a job, nil when nobody
+// did. Jobs from earlier versions of this program have no Resume; there the trigger
+// shows it.
+func requestedSession(j tidemark.Job) *tidemark.Resume {
 	byHand := j.Trigger == tidemark.TriggerManual || j.Trigger == tidemark.TriggerFork
 	if j.Resume == nil && j.SessionID != "" && byHand && j.Attempt <= 1 {
 		return &tidemark.Resume{Session: j.SessionID, Fork: j.ForkedFrom != ""}
@@ -182,8 +184,8 @@ func wanted(j tidemark.Job) *tidemark.Resume {
 	return j.Resume
 }
 
-// named gives a task the session that somebody named for its job.
-func (d *Daemon) named(ctx context.Context, a file.Agent, want *tidemark.Resume, t *runner.Task) error {
+// setSession sets the session of a task to the one that was requested for its job.
+func (d *Daemon) setSession(ctx context.Context, a file.Agent, want *tidemark.Resume, t *runner.Task) error {
 	t.Session, t.Fork, t.Entry = want.Session, want.Fork, want.Entry
 	if d.o.Session == nil {
 		return nil
@@ -195,7 +197,7 @@ func (d *Daemon) named(ctx context.Context, a file.Agent, want *tidemark.Resume,
 	return t.Emit(d.notice(did))
 }
 
-// task is what the runner is told.
+// task returns the task that the runner gets.
 func (d *Daemon) task(ctx context.Context, a file.Agent, run *fleet.JobRun) (runner.Task, error) {
 	j := run.Job()
 	keeping := context.WithoutCancel(ctx)
@@ -212,12 +214,12 @@ func (d *Daemon) task(ctx context.Context, a file.Agent, run *fleet.JobRun) (run
 		t.Container = containerOf(*a.Container)
 		t.Container.Environ = d.o.Engine
 	}
-	if t.Sandbox, err = d.fence(a, func(p sandbox.Policy) (sandbox.Policy, error) { return confined(a, p, t.Environ) }); err != nil {
+	if t.Sandbox, err = d.sandboxPolicy(a, func(p sandbox.Policy) (sandbox.Policy, error) { return confined(a, p, t.Environ) }); err != nil {
 		return t, err
 	}
 	t.Emit = func(e tidemark.Event) error { return run.Emit(keeping, e) }
-	if want := wanted(j); want != nil {
-		if err := d.named(ctx, a, want, &t); err != nil {
+	if want := requestedSession(j); want != nil {
+		if err := d.setSession(ctx, a, want, &t); err != nil {
 			return t, err
 		}
 	} else if t.Session == "" && d.resumes(ctx, a, j) {
@@ -241,22 +243,23 @@ func (d *Daemon) task(ctx context.Context, a file.Agent, run *fleet.JobRun) (run
 			j.SessionID = cmp.Or(p.Session, j.SessionID)
 			if j.Resume != nil && j.Resume.Session == p.Session {
 				going := *j.Resume
-				going.Entry = 0 // that is behind it: whoever goes on with the job goes on from its end
+				going.Entry = 0 // it is used now: a retry of the job continues at the end of the session
 				j.Resume = &going
 			}
 		})
 	}
-	// Whoever is started is found by this mark, also when we die before we know
-	// who it is.
+	// The program can be found by this mark, even if we die before we know its
+	// process id.
 	t.Mark = runner.NewMark()
 	p := runner.Process{Job: j.ID, Mark: t.Mark}
 	p.Host, p.BootID, p.Namespace = d.o.Holder.Host, d.o.Holder.BootID, d.o.Holder.Namespace
 	return t, t.Running(p)
 }
 
-// fence returns what a program of an agent is held in, nil where its file says
-// that it is not. The tools of the built-in agent are held by what makes them.
-func (d *Daemon) fence(a file.Agent, more func(sandbox.Policy) (sandbox.Policy, error)) (*sandbox.Policy, error) {
+// sandboxPolicy returns the sandbox for a program of an agent, after more has added
+// to it; nil where the file turns it off or the program runs in a container. The
+// built-in agent applies it to its tools, see Machine.fence.
+func (d *Daemon) sandboxPolicy(a file.Agent, more func(sandbox.Policy) (sandbox.Policy, error)) (*sandbox.Policy, error) {
 	if d.o.Policy == nil || a.Sandbox.Off || a.Container != nil {
 		return nil, nil
 	}
@@ -265,24 +268,25 @@ func (d *Daemon) fence(a file.Agent, more func(sandbox.Policy) (sandbox.Policy, 
 		return nil, err
 	}
 	d.mu.Lock()
-	holds := d.file
+	current := d.file
 	d.mu.Unlock()
-	p.Read = append(slices.Clip(p.Read), guards(holds, d.o.Inbox)...)
+	p.Read = append(slices.Clip(p.Read), guards(current, d.o.Inbox)...)
 	if p, err = more(p); err != nil {
 		return nil, err
 	}
 	return &p, nil
 }
 
-// notHeld says what to do where a program cannot be held in a sandbox.
-func notHeld(a file.Agent, err error) error {
+// withSandboxAdvice adds advice to the error of a program that cannot run in a
+// sandbox.
+func withSandboxAdvice(a file.Agent, err error) error {
 	if !errors.Is(err, sandbox.ErrNone) {
 		return err
 	}
 	return fmt.Errorf("%w; nothing was run. tidemark doctor says what this machine can enforce; with sandbox: off, agent %s runs without", err, a.Name)
 }
 
-// spentOf is what a session had used after the newest job of an agent in it.
+// spentOf is the usage of a session as of the agent's newest job in it.
 func (d *Daemon) spentOf(ctx context.Context, agent, session string) *tidemark.Usage {
 	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: agent, Limit: recentJobs}) {
 		if err == nil && j.SessionID == session && j.Spent != nil {
@@ -292,21 +296,21 @@ func (d *Daemon) spentOf(ctx context.Context, agent, session string) *tidemark.U
 	return nil
 }
 
-// recentJobs is how far back a session is looked for.
+// recentJobs is how many jobs of an agent are searched for a session.
 const recentJobs = 200
 
-// resumes reports whether a job goes on with the agent's session.
+// resumes reports whether a job's schedule continues the agent's last session.
 func (d *Daemon) resumes(ctx context.Context, a file.Agent, j tidemark.Job) bool {
 	if j.Schedule == "" {
 		return false
 	}
 	s, err := d.o.Store.Schedule(ctx, a.Name, j.Schedule)
-	s, ok := d.held(s)
+	s, ok := d.trusted(s)
 	return err == nil && ok && s.Resume
 }
 
-// lastSession is the session that an agent used last, unless that is too long
-// ago.
+// lastSession is the session that an agent used last, "" if that is longer ago than
+// its SessionTimeout.
 func (d *Daemon) lastSession(ctx context.Context, a file.Agent) (string, error) {
 	have, err := d.o.Store.AgentRecord(ctx, a.Name)
 	switch {
@@ -320,7 +324,7 @@ func (d *Daemon) lastSession(ctx context.Context, a file.Agent) (string, error) 
 	return have.Session.ID, nil
 }
 
-// finish writes down how a job ended, and whether it is tried again.
+// finish keeps how a job ended, and the next attempt if there is one.
 func (d *Daemon) finish(ctx context.Context, a file.Agent, run *fleet.JobRun, out runner.Outcome, cause error) error {
 	now := d.o.Now().UTC().Truncate(time.Microsecond)
 	end := func(j *tidemark.Job) {
@@ -331,7 +335,7 @@ func (d *Daemon) finish(ctx context.Context, a file.Agent, run *fleet.JobRun, ou
 			j.ErrorMessage = cause.Error()
 		}
 		if j.Resume != nil && errors.Is(cause, runner.ErrSession) {
-			j.SessionID = j.Resume.Session // it never came into one of its own
+			j.SessionID = j.Resume.Session // the run never had one of its own
 		}
 		j.FinishedAt = now
 	}
@@ -353,7 +357,7 @@ func (d *Daemon) finish(ctx context.Context, a file.Agent, run *fleet.JobRun, ou
 	}
 	ended := run.Job()
 	end(&ended)
-	next, err := run.Finish(ctx, end, remember, again(a, ended, now))
+	next, err := run.Finish(ctx, end, remember, nextAttempt(a, ended, now))
 	if err != nil {
 		return err
 	}
@@ -368,10 +372,10 @@ func (d *Daemon) finish(ctx context.Context, a file.Agent, run *fleet.JobRun, ou
 			return err
 		}
 	}
-	return d.ended(ctx, j, now)
+	return d.updateSchedule(ctx, j, now)
 }
 
-// statusFor is the status of a job that ended for a reason.
+// statusFor is the status of a job with this exit reason.
 func statusFor(reason string) string {
 	switch reason {
 	case tidemark.ExitSuccess, tidemark.ExitEndTurn, tidemark.ExitStopSequence, tidemark.ExitMaxTokens, tidemark.ExitMaxTurns:
@@ -384,9 +388,9 @@ func statusFor(reason string) string {
 	return tidemark.JobFailed
 }
 
-// ended tells the schedule of a job: one that counts from completion has its
-// next instant now.
-func (d *Daemon) ended(ctx context.Context, j tidemark.Job, now time.Time) error {
+// updateSchedule records the end of a job in its schedule. If the interval counts
+// from completion, it also sets when the schedule is due next.
+func (d *Daemon) updateSchedule(ctx context.Context, j tidemark.Job, now time.Time) error {
 	if j.Schedule == "" {
 		return nil
 	}
@@ -398,7 +402,7 @@ func (d *Daemon) ended(ctx context.Context, j tidemark.Job, now time.Time) error
 		if s.From != fleet.FromCompletion || s.Job != j.ID {
 			return nil
 		}
-		// A clock that was set back must not make an instant come again.
+		// If the clock was set back, the same time must not be due again.
 		next, err := d.book.Next(timingOf(*s), idOf(*s), later(now, j.Occurrence))
 		s.NextRunAt = next
 		return err
@@ -416,9 +420,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// again is another attempt of a job that failed, nil when there is none. It
-// waits, longer each time, and is kept together with the end of the first.
-func again(a file.Agent, j tidemark.Job, now time.Time) *tidemark.Job {
+// nextAttempt returns the next attempt of a job that failed, nil when there is none.
+// It waits longer each time, and is kept in one commit with the end of the job.
+func nextAttempt(a file.Agent, j tidemark.Job, now time.Time) *tidemark.Job {
 	if j.Status != tidemark.JobFailed || j.Attempt >= a.Retries.Attempts {
 		return nil
 	}
@@ -433,8 +437,8 @@ func again(a file.Agent, j tidemark.Job, now time.Time) *tidemark.Job {
 	return next
 }
 
-// end ends what is left of a job's program.
-func (d *Daemon) end(ctx context.Context, j tidemark.Job) error {
+// endProgram ends what is left of a job's program.
+func (d *Daemon) endProgram(ctx context.Context, j tidemark.Job) error {
 	var p runner.Process
 	if err := json.Unmarshal(j.Process, &p); err != nil {
 		return err
@@ -442,7 +446,7 @@ func (d *Daemon) end(ctx context.Context, j tidemark.Job) error {
 	return runner.End(ctx, p, d.o.Engine)
 }
 
-// containerOf is a container as the runner wants it.
+// containerOf converts the container of the file to the runner's type.
 func containerOf(c file.Container) *runner.Container {
 	r := &runner.Container{Engine: c.Engine, Image: c.Image}
 	for _, m := range c.Mounts {

@@ -16,11 +16,10 @@ import (
 // slowCaller bounds how long a request may take to come in.
 const slowCaller = 30 * time.Second
 
-// Serve listens where the file says, webhooks and metrics each at their own
-// address, until ctx ends. When another file holds, what it says of that is
-// opened before what it says no more is closed; an address at which nobody can
-// listen is said, and the old one stays. ErrInvalid when that is so from the
-// beginning.
+// Serve listens at the addresses of the file, one for webhooks and one for metrics,
+// until ctx ends. After a reload it opens the new addresses before it closes the old
+// ones. If it cannot listen at a new address, it reports that and keeps the old one.
+// ErrInvalid: it cannot listen at an address of the first file.
 func (g *endpoints) Serve(ctx context.Context, secret func(name string) string) error {
 	w := &watch{g: g, secret: secret, open: make(map[string]*door), failed: make(chan error, 1)}
 	defer w.close()
@@ -38,23 +37,23 @@ func (g *endpoints) Serve(ctx context.Context, secret func(name string) string) 
 			return err
 		case <-g.reloaded:
 			for _, err := range w.move(ctx, g.addresses()) {
-				g.of.trouble(fmt.Errorf("the old address stays: %w", err))
+				g.of.reportError(fmt.Errorf("the old address stays: %w", err))
 			}
 		}
 	}
 }
 
-// addresses are where the file wants webhooks and metrics to be.
+// addresses returns the addresses for webhooks and metrics in the file.
 func (g *endpoints) addresses() places {
 	g.of.mu.Lock()
 	defer g.of.mu.Unlock()
 	return places{g.of.file.Webhooks.Listen, g.of.file.Metrics.Listen}
 }
 
-// places are addresses, "" for nowhere.
+// places are the addresses for webhooks and metrics; "": none.
 type places struct{ hooks, metrics string }
 
-// watch is what is listened to.
+// watch is the set of open listeners.
 type watch struct {
 	g      *endpoints
 	secret func(string) string
@@ -64,15 +63,15 @@ type watch struct {
 	wg     sync.WaitGroup
 }
 
-// door is one address that is listened to. What it serves may change.
+// door is a listener at one address, with a handler that can be replaced.
 type door struct {
 	server  *http.Server
 	address net.Addr
 	handler atomic.Pointer[http.Handler]
 }
 
-// move makes the watch be at other places, as far as that can be; what cannot
-// be stays where it was.
+// move listens at other addresses. Where that fails, the old address is kept, and the
+// error returned.
 func (w *watch) move(ctx context.Context, to places) (errs []error) {
 	opened := func(address string) bool {
 		if address == "" || w.open[address] != nil {
@@ -106,7 +105,7 @@ func (w *watch) move(ctx context.Context, to places) (errs []error) {
 	return errs
 }
 
-// serve answers at an address. Until it is known what, there is nothing.
+// serve starts a server on a listener. Until move sets its handler, it answers 404.
 func (w *watch) serve(l net.Listener) *door {
 	p := &door{address: l.Addr()}
 	nothing := http.NotFoundHandler()
@@ -124,9 +123,10 @@ func (w *watch) serve(l net.Listener) *door {
 	return p
 }
 
-// end lets calls that have come in have their answer.
-func (p *door) end(patience time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// end shuts the server down, and gives requests that have come in that long to be
+// answered.
+func (p *door) end(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if p.server.Shutdown(ctx) != nil {
 		p.server.Close()

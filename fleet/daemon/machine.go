@@ -19,22 +19,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Machine is the machine that agents run on, and the person whose fleet it is.
+// Machine is the machine that agents run on, and the environment of the fleet's owner.
 type Machine struct {
 	// Sessions is where the built-in agent keeps its conversations: the store that
 	// the fleet is in.
 	Sessions *store.Store
-	// Setup is what the conversations of that person have in common.
+	// Setup is what the conversations of the owner have in common.
 	Setup *agent.Setup
-	// Environ is that person's environment, and LookupEnv finds a variable of it:
+	// Environ is the owner's environment, and LookupEnv finds a variable of it:
 	// os.Environ and os.LookupEnv.
 	Environ   []string
 	LookupEnv func(string) (string, bool)
-	// File is the whole path of the fleet file.
+	// File is the absolute path of the fleet file.
 	File string
 }
 
-// runOn makes the agents of a daemon run on a machine.
+// runOn sets the options with which the agents of d run on a machine.
 func (o *Options) runOn(m *Machine, d *Daemon) {
 	o.Environ, o.Engine, o.Policy = m.environ, engineEnviron(m.Environ), m.policy
 	o.Runner = func(a file.Agent) (runner.Runner, error) {
@@ -54,8 +54,8 @@ func (o *Options) runOn(m *Machine, d *Daemon) {
 	}
 }
 
-// ChatOptions are what the built-in agent gets for a task. The daemon needs a
-// Machine for that.
+// ChatOptions returns the options of the built-in agent for a task. Options.Machine
+// has to be set.
 func (d *Daemon) ChatOptions(ctx context.Context, a file.Agent, t runner.Task) (chat.Options, error) {
 	m := d.o.Machine
 	fence := m.fence(a, t)
@@ -74,9 +74,9 @@ func (d *Daemon) ChatOptions(ctx context.Context, a file.Agent, t runner.Task) (
 	return o, nil
 }
 
-// policy is what every program of an agent may do before its file and its
-// runner add to it. The fleet's file is not among what it may change, although
-// it may lie in the agent's folder: it says what holds the agent.
+// policy is what every program of an agent may do, before its file and its runner add
+// to it. It may not change the fleet file, even in the agent's own folder, since that
+// says what the agent may do.
 func (m *Machine) policy(a file.Agent) (sandbox.Policy, error) {
 	p, err := m.Setup.Policy(a.Dir)
 	if err != nil {
@@ -91,11 +91,11 @@ func (m *Machine) policy(a file.Agent) (sandbox.Policy, error) {
 	return p, nil
 }
 
-// fence is what holds the tools of the built-in agent: what its file says.
+// fence is the sandbox for the tools of the built-in agent, as its file says.
 func (m *Machine) fence(a file.Agent, t runner.Task) agent.Fence {
 	switch {
 	case a.Sandbox.Off:
-		p, _ := m.Setup.Policy(t.Dir) // what it hides is hidden as far as it is known
+		p, _ := m.Setup.Policy(t.Dir) // with an error, fewer files are hidden from the tools
 		return agent.Unheld(p, "")
 	case t.Sandbox != nil:
 		return m.Setup.HeldBy(*t.Sandbox)
@@ -103,9 +103,9 @@ func (m *Machine) fence(a file.Agent, t runner.Task) agent.Fence {
 	return m.Setup.FenceFor(agent.Options{Project: t.Dir, SandboxMode: agent.SandboxOn})
 }
 
-// environ is the environment of an agent's program: what programs need, and what
-// its file names. In a container the paths and the user of this machine mean
-// nothing: the image has its own.
+// environ is the environment of an agent's program: the variables that all programs
+// need, and those that its file names. A container gets no paths and no user of this
+// machine, since its image has its own.
 func (m *Machine) environ(a file.Agent) []string {
 	var environ []string
 	pass := func(names ...string) {
@@ -132,9 +132,10 @@ func (m *Machine) environ(a file.Agent) []string {
 	return environ
 }
 
-// engineEnviron is what the program that makes containers is told: where it and
-// its parts are, and how it reaches its service. The rest is no affair of its,
-// and a variable that both it and an agent have would be seen by all.
+// engineEnviron is the environment of the container engine: where its parts are, and
+// how it reaches its service. It gets nothing else: if an agent has the same variable
+// with another value, that has to be on the engine's command line, where others can
+// see it.
 func engineEnviron(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(v string) bool {
 		name, _, _ := strings.Cut(strings.ToUpper(v), "=")

@@ -19,28 +19,27 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// A mirror is a folder in the shape of herdctl's, for scripts that read one. It
-// is made of the store alone and never read back; what the words of herdctl do
-// not have is written as an export writes it. Only what changed is written: an
-// idle fleet leaves its mirror alone.
+// A mirror is a folder in the format of herdctl, for scripts that read that. It is
+// written from the store and never read back. What herdctl has no words for is written
+// as in an export. Only changes are written, so an idle fleet writes nothing.
 
 const (
-	// mirrorMark is the file that makes a folder a mirror. Who keeps the mirror
-	// has it locked.
+	// mirrorMark is the file that marks a folder as a mirror. The process that
+	// keeps the mirror holds a lock on it.
 	mirrorMark = ".tidemark-mirror"
 	mirrorText = "This folder mirrors the fleet of a Tidemark store, for programs that read herdctl's.\nIt is made from the store: what is changed here is lost.\n"
-	// mirrorSlack is how many jobs in a row have to be as they were before a
-	// look at the newest ones ends: the clocks of machines that share a store
-	// differ, and put jobs a little out of order.
+	// mirrorSlack is how many jobs in a row have to be unchanged before an update,
+	// which goes from the newest job back, stops: the clocks of machines that share
+	// a store differ, so jobs may be a little out of order.
 	mirrorSlack = 64
-	// mirrorRest is how many times as long as a look the rest after it is, so
-	// that a large fleet does not keep the machine busy with its mirror.
+	// mirrorRest is how many times longer than an update the pause after it is, so
+	// that the mirror of a large fleet does not keep the machine busy.
 	mirrorRest = 20
 )
 
-// keepMirror keeps the mirror that the file asks for, beside everything else,
-// until ctx ends. The function that it returns waits for that, and brings the
-// mirror up to date a last time.
+// keepMirror keeps the mirror of the file up to date in the background until ctx
+// ends. The function that it returns waits for the end and updates the mirror one last
+// time.
 func (d *Daemon) keepMirror(ctx context.Context) (last func()) {
 	m, ended := new(mirrored), make(chan struct{})
 	go func() {
@@ -61,7 +60,7 @@ func (d *Daemon) keepMirror(ctx context.Context) (last func()) {
 	}
 }
 
-// mirror brings the mirror up to date. What goes wrong is told once.
+// mirror updates the mirror. It reports an error only if it differs from the last one.
 func (d *Daemon) mirror(ctx context.Context, m *mirrored) {
 	d.mu.Lock()
 	dir := d.file.Mirror.Dir
@@ -69,32 +68,32 @@ func (d *Daemon) mirror(ctx context.Context, m *mirrored) {
 	if dir != m.path {
 		m.close()
 	}
-	said := ""
+	problem := ""
 	if dir != "" {
 		if err := m.update(ctx, d.o.Store, dir); err != nil && !errors.Is(err, context.Canceled) {
-			said = "mirror " + dir + ": " + err.Error()
+			problem = "mirror " + dir + ": " + err.Error()
 		}
 	}
-	if said != "" && said != m.said {
-		d.o.Tell("", said)
+	if problem != "" && problem != m.lastError {
+		d.o.Tell("", problem)
 	}
-	m.said = said
+	m.lastError = problem
 }
 
-// mirrored is what is known of a mirror.
+// mirrored is the state of a mirror.
 type mirrored struct {
-	path   string
-	dir    *durable.Dir // nil: not open
-	fs     durable.FS
-	mark   durable.File
-	whole  bool // every job was looked at since it was opened
-	jobs   map[string]mirroredJob
-	open   map[string]bool // jobs that have not ended
-	tails  map[string]tail // files that grow, by name
-	files  map[string][sha256.Size]byte
-	length map[string]int64 // of the logs that files in the making are of
-	wrote  map[string]bool  // in this update
-	said   string
+	path      string
+	dir       *durable.Dir // nil: not open
+	fs        durable.FS
+	mark      durable.File
+	whole     bool // every job was compared since it was opened
+	jobs      map[string]mirroredJob
+	open      map[string]bool              // jobs that have not ended
+	tails     map[string]tail              // of logs, by the name of the file
+	files     map[string][sha256.Size]byte // sums of the other files, by name
+	length    map[string]int64             // lines of the logs that are about to be written, by the name of the file
+	wrote     map[string]bool              // names of the files that this update wrote
+	lastError string
 }
 
 type mirroredJob struct {
@@ -106,7 +105,7 @@ type mirroredJob struct {
 // tail is how much of a log is in its file.
 type tail struct{ lines, bytes int64 }
 
-// update makes dir what the store says.
+// update makes the mirror in dir match the store.
 func (m *mirrored) update(ctx context.Context, s *fleet.Store, dir string) error {
 	if m.dir == nil {
 		if err := m.begin(dir); err != nil {
@@ -116,12 +115,12 @@ func (m *mirrored) update(ctx context.Context, s *fleet.Store, dir string) error
 	}
 	err := m.write(ctx, s)
 	if errors.Is(err, fs.ErrNotExist) {
-		m.close() // somebody took the folder away: it is made anew
+		m.close() // somebody removed the folder: the next update creates it again
 	}
 	return err
 }
 
-// begin opens the folder: one that is not there, is empty, or is a mirror.
+// begin opens the folder, which may be missing, empty or a mirror.
 func (m *mirrored) begin(dir string) error {
 	d, err := durable.OpenDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,12 +132,12 @@ func (m *mirrored) begin(dir string) error {
 	if err != nil {
 		return tidemark.Storagef("%w", err)
 	}
-	*m = mirrored{path: dir, dir: d, fs: durable.Retrying(d), said: m.said, jobs: map[string]mirroredJob{}, open: map[string]bool{},
+	*m = mirrored{path: dir, dir: d, fs: durable.Retrying(d), lastError: m.lastError, jobs: map[string]mirroredJob{}, open: map[string]bool{},
 		tails: map[string]tail{}, files: map[string][sha256.Size]byte{}, length: map[string]int64{}}
 	if err := m.claim(); err != nil {
 		return err
 	}
-	if err := durable.MakeDir(dir); err != nil { // it is ours: narrow it
+	if err := durable.MakeDir(dir); err != nil { // it is ours now: make it private
 		return tidemark.Storagef("%w", err)
 	}
 	for _, sub := range []string{"jobs", "sessions", "logs"} {
@@ -149,7 +148,7 @@ func (m *mirrored) begin(dir string) error {
 	return nil
 }
 
-// claim takes the mark of the folder, and makes it in an empty one.
+// claim locks the mark of the folder, which it creates in an empty one.
 func (m *mirrored) claim() error {
 	names, err := m.fs.Names(".")
 	if err != nil {
@@ -178,15 +177,15 @@ func (m *mirrored) claim() error {
 
 func (m *mirrored) close() {
 	if m.mark != nil {
-		m.mark.Close() // which lets go of the lock
+		m.mark.Close() // releases the lock
 	}
 	if m.dir != nil {
 		m.dir.Close()
 	}
-	*m = mirrored{said: m.said}
+	*m = mirrored{lastError: m.lastError}
 }
 
-// write writes what changed.
+// write writes what changed since the last update.
 func (m *mirrored) write(ctx context.Context, s *fleet.Store) error {
 	f, err := m.fleet(ctx, s)
 	if err != nil {
@@ -204,7 +203,7 @@ func (m *mirrored) write(ctx context.Context, s *fleet.Store) error {
 	return nil
 }
 
-// fleet is what the store says of the fleet, but for its jobs.
+// fleet reads the fleet from the store, without its jobs.
 func (m *mirrored) fleet(ctx context.Context, s *fleet.Store) (*convert.Fleet, error) {
 	f := new(convert.Fleet)
 	var err error
@@ -232,7 +231,7 @@ func (m *mirrored) fleet(ctx context.Context, s *fleet.Store) (*convert.Fleet, e
 	}
 	for d, err := range s.Schedules(ctx, "") {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, err
@@ -245,7 +244,7 @@ func (m *mirrored) fleet(ctx context.Context, s *fleet.Store) (*convert.Fleet, e
 	return f, nil
 }
 
-// log is what an agent logged since; nil: nothing.
+// log returns what an agent has logged since the last update; nil: nothing.
 func (m *mirrored) log(ctx context.Context, s *fleet.Store, agent string) (iter.Seq2[tidemark.Event, error], error) {
 	length, err := s.AgentLogLength(ctx, agent)
 	if err != nil {
@@ -260,7 +259,7 @@ func (m *mirrored) log(ctx context.Context, s *fleet.Store, agent string) (iter.
 	return readable(s.AgentLog(ctx, agent, tidemark.Span{From: from + 1, To: length})), nil
 }
 
-// changed yields the jobs that are not in the mirror as they are.
+// changed yields the jobs that differ from the mirror.
 func (m *mirrored) changed(ctx context.Context, s *fleet.Store) iter.Seq2[convert.Job, error] {
 	return func(yield func(convert.Job, error) bool) {
 		same, seen := 0, make(map[string]bool)
@@ -278,7 +277,7 @@ func (m *mirrored) changed(ctx context.Context, s *fleet.Store) iter.Seq2[conver
 			if !yield(job, nil) {
 				return false
 			}
-			m.remember(j.ID, *sum) // it is written now
+			m.remember(j.ID, *sum) // after yield has written it
 			return true
 		}
 		for j, err := range s.Jobs(ctx, fleet.JobFilter{}) {
@@ -315,8 +314,8 @@ func (m *mirrored) changed(ctx context.Context, s *fleet.Store) iter.Seq2[conver
 	}
 }
 
-// compare returns what of a job has to be written, and what is known of it
-// then; nil: nothing has to.
+// compare returns what has to be written of a job, and its state after that; nil when
+// nothing has to be written.
 func (m *mirrored) compare(ctx context.Context, s *fleet.Store, j tidemark.Job) (job convert.Job, now *mirroredJob, err error) {
 	raw, err := json.Marshal(j)
 	if err != nil {
@@ -360,8 +359,8 @@ func (m *mirrored) remember(id string, j mirroredJob) {
 	delete(m.tails, path.Join("jobs", id+".jsonl"))
 }
 
-// from returns how many lines of a log are in its file; 0 when the file is not
-// as it was left.
+// from returns how many lines of a log are in its file; 0 when somebody changed the
+// file.
 func (m *mirrored) from(name string) int64 {
 	t := m.tails[name]
 	if info, err := m.fs.Stat(name); err != nil || info.Size != t.bytes {
@@ -371,8 +370,8 @@ func (m *mirrored) from(name string) int64 {
 	return t.lines
 }
 
-// ended reports whether an earlier process wrote the end of a job. It did so
-// after all of the job's output.
+// ended reports whether an earlier process wrote the end of a job, and therefore, before
+// that, all of its output.
 func (m *mirrored) ended(id string) bool {
 	b, err := durable.ReadFile(m.fs, path.Join("jobs", id+".yaml"))
 	if err != nil {
@@ -390,8 +389,8 @@ func (m *mirrored) ended(id string) bool {
 	return false
 }
 
-// sweep removes what the store does not have any more, and what an earlier
-// process left half done.
+// sweep removes files of what the store no longer has, and incomplete files of an
+// earlier process.
 func (m *mirrored) sweep() error {
 	for name := range m.files {
 		if path.Dir(name) == "sessions" && !m.wrote[name] {
@@ -435,7 +434,7 @@ func (m *mirrored) remove(name string) error {
 	return nil
 }
 
-// readable leaves out what is damaged: verify names it.
+// readable leaves out damaged events, which verify reports.
 func readable(all iter.Seq2[tidemark.Event, error]) iter.Seq2[tidemark.Event, error] {
 	return func(yield func(tidemark.Event, error) bool) {
 		for e, err := range all {

@@ -15,12 +15,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// mirrorOut is a mirror as an exporter sees it: files that are what they were
-// are left alone, and logs grow at their end.
+// mirrorOut writes an export into a mirror: files that are unchanged are not written,
+// and logs are appended to.
 type mirrorOut struct{ m *mirrored }
 
-// Create makes a file of the mirror. The folder that herdctl has its files in
-// is the mirror itself.
+// Create creates a file of the mirror. The mirror replaces herdctl's own folder, so
+// the first part of the name is dropped.
 func (o mirrorOut) Create(name string) (convert.File, error) {
 	_, name, _ = strings.Cut(name, "/")
 	if err := durable.MkdirAll(o.m.fs, path.Dir(name)); err != nil {
@@ -40,7 +40,7 @@ func (mirrorOut) SQL(context.Context, string) (convert.Database, error) {
 
 func (mirrorOut) Getenv(string) string { return "" }
 
-// mirrorFile is a small file, which is replaced when it differs.
+// mirrorFile is a small file, which is replaced if it differs.
 type mirrorFile struct {
 	bytes.Buffer
 	m    *mirrored
@@ -60,35 +60,35 @@ func (f *mirrorFile) Close() error {
 	}
 	if err != nil || !bytes.Equal(have, f.Bytes()) {
 		tmp := f.name + ".tmp"
-		if err := f.m.remove(tmp); err != nil { // of a process that died
+		if err := f.m.remove(tmp); err != nil { // a process that died may have left it
 			return tidemark.Storagef("%w", err)
 		}
 		if err := durable.Replace(f.m.fs, tmp, f.name, f.Bytes()); err != nil {
 			return tidemark.Storagef("%w", err)
 		}
 	}
-	if path.Dir(f.name) != "jobs" { // a job that did not change is not rendered again
+	if path.Dir(f.name) != "jobs" { // compare skips unchanged jobs, so these need no sum
 		f.m.files[f.name] = sum
 	}
 	return nil
 }
 
-// growingFile is a log. Lines are added to what is there, or all of them go
-// into a new file that takes its place.
+// growingFile is a log. Lines are appended to the file, or all of them are written to
+// a new file that replaces it.
 type growingFile struct {
 	m     *mirrored
 	f     durable.File
 	name  string
-	tmp   string // "": lines are added
+	tmp   string // the name of the new file; "": lines are appended
 	size  int64
 	lines int64
-	rest  []byte // the beginning of a line
+	rest  []byte // an incomplete line
 }
 
 func (m *mirrored) growing(name string, lines int64) (convert.File, error) {
 	g := &growingFile{m: m, name: name, lines: lines}
 	t, there := m.tails[name]
-	delete(m.tails, name) // until it is closed nobody knows how it is
+	delete(m.tails, name) // Close sets it: until then the state of the file is not known
 	var err error
 	if there {
 		g.size = t.bytes
@@ -105,7 +105,7 @@ func (m *mirrored) growing(name string, lines int64) (convert.File, error) {
 	return g, nil
 }
 
-// Write writes whole lines, so that nobody who reads along meets half of one.
+// Write writes only complete lines, so that nobody reads half of one.
 func (g *growingFile) Write(b []byte) (int, error) {
 	g.rest = append(g.rest, b...)
 	end := bytes.LastIndexByte(g.rest, '\n') + 1

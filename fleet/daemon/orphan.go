@@ -10,25 +10,25 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// A job may wait for an agent that is in no file: it was taken out, misspelt, or
-// the daemon that has it is down. Nobody begins such a job, and after a while it
-// is abandoned, so that whoever asked for it hears why.
+// A job may wait for an agent that no running daemon has: the agent was removed from
+// the file, its name is misspelt, or its daemon is down. After a while such a job is
+// abandoned, so that whoever requested it learns why it does not run.
 
 // defaultAbandonAfter is how long a job waits for a daemon that has its agent:
-// longer than a machine takes to start anew, or a person to mend a file.
+// longer than a machine takes to restart, or a person to correct a file.
 const defaultAbandonAfter = 10 * time.Minute
 
-// absent are the agents that jobs wait for and that nobody has. A daemon's lock
-// guards it.
+// absent are the agents that jobs wait for and that no daemon has. Daemon.mu guards
+// it.
 type absent struct {
 	elsewhere map[string]bool      // agents of the other daemons that are up
-	unsure    bool                 // one of those does not say what it has
+	unsure    bool                 // one of those has not recorded its agents
 	since     map[string]time.Time // by agent, when it was first missed
 }
 
-// notHere says what becomes of a job whose agent is not in the file here:
+// missingAgent returns the error for a job whose agent is not in the file here:
 // ErrUnsupported when another daemon may have it, fleet.ErrNobody when none has.
-func (d *Daemon) notHere(agent string) error {
+func (d *Daemon) missingAgent(agent string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.absent.unsure || d.absent.elsewhere[agent] {
@@ -40,8 +40,8 @@ func (d *Daemon) notHere(agent string) error {
 	return fmt.Errorf("agent %s: %w", agent, fleet.ErrNobody)
 }
 
-// lookAround learns what the other daemons have.
-func (d *Daemon) lookAround(ctx context.Context) error {
+// readOtherDaemons reads which agents the other daemons have.
+func (d *Daemon) readOtherDaemons(ctx context.Context) error {
 	all, err := d.o.Store.Daemons(ctx)
 	if err != nil {
 		return err
@@ -73,19 +73,19 @@ func (d *Daemon) lookAround(ctx context.Context) error {
 // abandon ends jobs that have waited too long for an agent that nobody has.
 func (d *Daemon) abandon(ctx context.Context, now time.Time) error {
 	d.mu.Lock()
-	patience := d.file.Limits.AbandonAfter
-	if patience == 0 {
-		patience = defaultAbandonAfter
+	abandonAfter := d.file.Limits.AbandonAfter
+	if abandonAfter == 0 {
+		abandonAfter = defaultAbandonAfter
 	}
 	var missed []string
 	for name, since := range d.absent.since {
-		if now.Sub(since) >= patience {
+		if now.Sub(since) >= abandonAfter {
 			missed = append(missed, name)
 		}
 	}
 	d.mu.Unlock()
 	for _, name := range missed {
-		left, err := d.abandonJobs(ctx, name, now.Add(-patience), patience)
+		left, err := d.abandonJobs(ctx, name, now.Add(-abandonAfter), abandonAfter)
 		if err != nil {
 			return err
 		}
@@ -98,12 +98,12 @@ func (d *Daemon) abandon(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// abandonJobs ends the jobs of one agent that were due before a time, and
-// returns how many wait beside them.
-func (d *Daemon) abandonJobs(ctx context.Context, agent string, before time.Time, patience time.Duration) (left int, err error) {
+// abandonJobs abandons the jobs of one agent that were due before a time, and
+// returns how many others of it still wait.
+func (d *Daemon) abandonJobs(ctx context.Context, agent string, before time.Time, abandonAfter time.Duration) (left int, err error) {
 	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: agent, Status: tidemark.JobPending}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return left, err
@@ -112,7 +112,7 @@ func (d *Daemon) abandonJobs(ctx context.Context, agent string, before time.Time
 			left++
 			continue
 		}
-		why := fmt.Sprintf("agent %s was in no file of a fleet that is up for %s", agent, patience)
+		why := fmt.Sprintf("agent %s was in no file of a fleet that is up for %s", agent, abandonAfter)
 		switch j, err := d.o.Store.AbandonJob(ctx, j.ID, why); {
 		case errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrNotFound): // somebody was quicker
 		case err != nil:

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// judge says what the permissions of the file say of a call: that it is
-// allowed, why it is denied, or neither.
+// judge applies the permissions of the file to a call. It returns whether it is
+// allowed, or else why it is denied; "" if the permissions do not mention it.
 func judge(a file.Agent, q runner.Question) (allowed bool, denial string) {
 	doubtful := false
 	for _, p := range a.Permissions.Deny {
@@ -22,7 +22,7 @@ func judge(a file.Agent, q runner.Question) (allowed bool, denial string) {
 		case p.Tool != "*" && !strings.EqualFold(p.Tool, q.Tool):
 		case p.Scope == "" || touches(a, q, p.Scope):
 			return false, fmt.Sprintf("the fleet file denies %s", p)
-		case !scoped(a, q):
+		case !scopeKnown(a, q):
 			doubtful = true
 		}
 	}
@@ -30,8 +30,8 @@ func judge(a file.Agent, q runner.Question) (allowed bool, denial string) {
 		switch {
 		case p.Tool != "*" && p.Tool != q.Tool:
 		case p.Scope == "":
-			// Where a part of a tool is denied, the whole tool being allowed
-			// says nothing of a call that may be that part.
+			// If a scope of the tool is denied, and the call may be in that scope,
+			// it is not allowed just because the tool as a whole is.
 			if !doubtful {
 				return true, ""
 			}
@@ -42,11 +42,11 @@ func judge(a file.Agent, q runner.Question) (allowed bool, denial string) {
 	return false, ""
 }
 
-// scoped reports whether it is known which part of a tool a call uses. The
-// built-in agent says it in the title; of a command it is known when it is of
-// vetted forms, or one program with its arguments. Titles of other programs are
-// for people: those programs judge parts of tools themselves.
-func scoped(a file.Agent, q runner.Question) bool {
+// scopeKnown reports whether it is known in which scope of a tool a call is. The
+// built-in agent has it in the title. For a command it is known if that has only
+// vetted forms, or is one program with its arguments. The titles of other programs
+// are meant for people: those programs check scopes themselves.
+func scopeKnown(a file.Agent, q runner.Question) bool {
 	switch {
 	case a.Runner != fleet.RunnerBuiltin || q.Title == "":
 		return false
@@ -57,14 +57,14 @@ func scoped(a file.Agent, q runner.Question) bool {
 	return file.IsFileTool(q.Tool) || !strings.Contains(q.Title, " ")
 }
 
-// programsOf are the programs that a command names, and whether it runs no
-// others.
+// programsOf returns the programs that a command names, and whether it is known to
+// run no others.
 func programsOf(q runner.Question) (programs []string, all bool) {
 	programs, all = tool.Programs(commandOf(q))
 	return programs, all || len(tool.Forms(q.Title)) > 0
 }
 
-// commandOf is the command of a call of bash, whole.
+// commandOf is the complete command of a call of bash.
 func commandOf(q runner.Question) string {
 	var in struct{ Command string }
 	if json.Unmarshal(q.Input, &in) != nil {
@@ -73,8 +73,8 @@ func commandOf(q runner.Question) string {
 	return in.Command
 }
 
-// covers reports whether a call is inside of a scope that is allowed: the very
-// program or host, or the folder with all that is in it.
+// covers reports whether a call is in an allowed scope: exactly that program or
+// host, or that folder and everything in it.
 func covers(a file.Agent, q runner.Question, scope string) bool {
 	switch {
 	case a.Runner != fleet.RunnerBuiltin || q.Title == "":
@@ -87,9 +87,9 @@ func covers(a file.Agent, q runner.Question, scope string) bool {
 	return q.Title == scope
 }
 
-// coversCommand reports whether what is allowed of bash has a command in it: a
-// program stands for its vetted forms, and "git status" for that one; anything
-// else is a very command, run where the agent's shell begins.
+// coversCommand reports whether a command is in an allowed scope of bash. A program
+// as the scope allows all its vetted forms, and "git status" only that one. Any other
+// scope is one exact command, run in the folder in which the agent's shell starts.
 func coversCommand(title, scope string) bool {
 	forms := tool.Forms(title)
 	if len(forms) == 0 {
@@ -98,9 +98,8 @@ func coversCommand(title, scope string) bool {
 	return !slices.ContainsFunc(forms, func(form string) bool { return form != scope && !strings.HasPrefix(form, scope+" ") })
 }
 
-// touches reports whether a call is inside of a scope that is denied. It is
-// wider than covers: a program is denied wherever it lies, and a host with its
-// ports and with the hosts below it.
+// touches reports whether a call is in a denied scope. That is wider than covers: a
+// program is denied in any folder, and a host with all its ports and subdomains.
 func touches(a file.Agent, q runner.Question, scope string) bool {
 	switch {
 	case covers(a, q, scope):
@@ -108,7 +107,7 @@ func touches(a file.Agent, q runner.Question, scope string) bool {
 	case a.Runner == fleet.RunnerBuiltin && q.Tool == "bash":
 		programs, _ := programsOf(q)
 		return slices.Contains(programs, scope) || slices.Contains(tool.Forms(q.Title), scope) || commandOf(q) == scope
-	case !scoped(a, q) || file.IsFileTool(q.Tool):
+	case !scopeKnown(a, q) || file.IsFileTool(q.Tool):
 		return false
 	case q.Tool == "fetch":
 		host, scope := hostOnly(q.Title), strings.ToLower(scope)
@@ -124,14 +123,15 @@ func hostOnly(address string) string {
 	return strings.ToLower(strings.TrimSuffix(address, "."))
 }
 
-// unlisted is what an agent is told that nobody can be asked for.
-func unlisted(a file.Agent, q runner.Question) string {
-	p := file.Permission{Tool: shown(q.Tool)}
-	if scoped(a, q) {
-		p.Scope = shown(q.Title)
+// unlistedReason tells an agent why a call is denied that its file does not allow,
+// where nobody can be asked.
+func unlistedReason(a file.Agent, q runner.Question) string {
+	p := file.Permission{Tool: oneLine(q.Tool)}
+	if scopeKnown(a, q) {
+		p.Scope = oneLine(q.Title)
 	}
-	if q.Tool == "bash" && scoped(a, q) {
-		p.Scope = shown(commandOf(q)) // what the file would have to say
+	if q.Tool == "bash" && scopeKnown(a, q) {
+		p.Scope = oneLine(commandOf(q)) // what the file would have to say
 	}
 	return fmt.Sprintf("this agent runs by itself, so nobody can be asked, and the permissions of its fleet file do not allow %s", p)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 )
 
-// keepEvery is how often jobs are removed that are not to be kept: nobody waits
-// for it, and each time all jobs of an agent are looked at.
-const keepEvery = time.Hour
+// retainEvery is how often old jobs are removed. That is not urgent, and each time all
+// jobs of an agent are read.
+const retainEvery = time.Hour
 
-// retain removes what the file does not keep of the jobs that have ended. Jobs
-// of agents that are not in the file are left alone.
+// retain removes jobs that have ended and that the file's keep setting does not keep.
+// Jobs of agents that are not in the file are left alone.
 func (d *Daemon) retain(ctx context.Context, now time.Time) error {
 	d.mu.Lock()
 	agents := d.file.Agents
@@ -26,7 +26,7 @@ func (d *Daemon) retain(ctx context.Context, now time.Time) error {
 		if a.Keep == (file.Keep{}) {
 			continue
 		}
-		n, err := d.retainOf(ctx, a, now)
+		n, err := d.retainAgent(ctx, a, now)
 		if n > 0 {
 			d.o.Tell(a.Name, fmt.Sprintf("%d jobs that are not to be kept were removed", n))
 		}
@@ -37,12 +37,12 @@ func (d *Daemon) retain(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-func (d *Daemon) retainOf(ctx context.Context, a file.Agent, now time.Time) (removed int, err error) {
+func (d *Daemon) retainAgent(ctx context.Context, a file.Agent, now time.Time) (removed int, err error) {
 	var old []string
 	ended := 0
-	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: a.Name}) { // the one that changed last first
+	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: a.Name}) { // the most recently changed first
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return 0, err

@@ -17,40 +17,40 @@ import (
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
-// What an agent may do is asked for call by call. The permissions of the file
-// come first: what they deny is denied, what they allow is done. The rest is
-// denied in autonomous mode, where nobody can be asked: an agent of a file that
-// allows nothing may look at its folder and change nothing. In the modes
-// interactive and review the rest waits in the store for a person.
+// Each tool call of an agent is checked. The permissions of the file come first: what
+// they deny is denied, and what they allow is done. Anything else is denied in
+// autonomous mode, where nobody can be asked, so an agent whose file allows nothing
+// may read its folder and change nothing. In the modes interactive and review, it
+// waits in the store for a person's answer.
 
-// answers returns what answers the questions of a run.
+// answers returns the function that answers the questions of a run.
 func (d *Daemon) answers(a file.Agent, run *fleet.JobRun) func(context.Context, runner.Question) (runner.Answer, error) {
 	return func(ctx context.Context, q runner.Question) (runner.Answer, error) {
 		allowed, denial := judge(a, q)
 		switch {
 		case allowed:
-			// Never for good: the file may say something else tomorrow.
+			// Only for this call: the file may be changed.
 			return runner.Answer{Allow: true}, nil
 		case denial != "":
 			return runner.Answer{Reason: denial}, nil
 		case a.RunMode != fleet.RunInteractive && a.RunMode != fleet.RunReview:
-			return runner.Answer{Reason: unlisted(a, q)}, nil
+			return runner.Answer{Reason: unlistedReason(a, q)}, nil
 		}
 		return d.review(ctx, a, run, q)
 	}
 }
 
 const (
-	// reviewLook is how often it is looked whether somebody answered.
+	// reviewLook is how often the store is checked for an answer.
 	reviewLook = 250 * time.Millisecond
 	// maxAsked bounds how often a run may ask about calls of one name.
 	maxAsked = 1000
-	// subtypeReview marks what a job's output says about questions.
+	// subtypeReview is the subtype of events about questions in a job's output.
 	subtypeReview = "review"
 )
 
-// review puts a question to people and waits for their answer. The output of
-// the job says what was asked and what was answered, before anything is done.
+// review asks people a question and waits for the answer. Both the question and the
+// answer are in the job's output before the call is run.
 func (d *Daemon) review(ctx context.Context, a file.Agent, run *fleet.JobRun, q runner.Question) (runner.Answer, error) {
 	job, wait := run.Job().ID, cmp.Or(a.ReviewTimeout, file.DefaultReviewTimeout)
 	shown := cmp.Or(q.Text, render.ApprovalText(render.ApprovalLines(q.Tool, q.Input, nil)))
@@ -62,7 +62,7 @@ func (d *Daemon) review(ctx context.Context, a file.Agent, run *fleet.JobRun, q 
 	if err := d.askReview(ctx, &v, callName(q.ID)); err != nil {
 		return runner.Answer{}, err
 	}
-	text := asks(a, q)
+	text := questionLine(a, q)
 	if err := d.note(ctx, run, v, fmt.Sprintf("waits for an answer until %s: %s (tidemark approve %s %s)", v.UntilAt.Format(time.RFC3339), text, job, v.Call)); err != nil {
 		return runner.Answer{}, err
 	}
@@ -81,8 +81,8 @@ func (d *Daemon) review(ctx context.Context, a file.Agent, run *fleet.JobRun, q 
 	}
 	switch {
 	case v.State == fleet.ReviewApproved && v.Digest() != asked:
-		// Somebody changed the question in the store: it was not this call that a
-		// person saw.
+		// Somebody changed the question in the store, so the person saw another
+		// call.
 		return runner.Answer{Reason: "what was approved is not what was asked"}, nil
 	case v.State == fleet.ReviewApproved:
 		return runner.Answer{Allow: true}, nil
@@ -90,8 +90,8 @@ func (d *Daemon) review(ctx context.Context, a file.Agent, run *fleet.JobRun, q 
 	return runner.Answer{Reason: "denied" + reason}, nil
 }
 
-// askReview keeps the question under a name that the job has not used: a
-// program that asks twice about one call may mean something else.
+// askReview keeps the question under a name that is new in the job: a program may ask
+// twice with one id and mean different calls.
 func (d *Daemon) askReview(ctx context.Context, v *fleet.Review, name string) error {
 	v.Call = name
 	err := d.o.Store.AskReview(ctx, *v)
@@ -102,8 +102,8 @@ func (d *Daemon) askReview(ctx context.Context, v *fleet.Review, name string) er
 	return err
 }
 
-// awaitReview waits until the question has its answer: somebody's, or the
-// daemon's own when it is late or the run ends.
+// awaitReview waits until the question is answered. The daemon itself denies it when
+// nobody answers in time, or the run ends.
 func (d *Daemon) awaitReview(ctx context.Context, v fleet.Review, wait time.Duration) (fleet.Review, error) {
 	tick := time.NewTicker(reviewLook)
 	defer tick.Stop()
@@ -120,7 +120,7 @@ func (d *Daemon) awaitReview(ctx context.Context, v fleet.Review, wait time.Dura
 			return v, errors.Join(context.Cause(ctx), deny(context.WithoutCancel(ctx), "the run ended"))
 		case <-tick.C:
 		}
-		// The wall clock decides, which goes on while a machine sleeps.
+		// By the wall clock, which also runs while the machine sleeps.
 		if !d.o.Now().Before(v.UntilAt) {
 			if err := deny(ctx, fmt.Sprintf("nobody answered within %s", wait)); err != nil {
 				return v, err
@@ -131,22 +131,22 @@ func (d *Daemon) awaitReview(ctx context.Context, v fleet.Review, wait time.Dura
 		case errors.Is(err, tidemark.ErrNotFound):
 			return v, err
 		case err != nil:
-			// A store that is away for a moment is no answer. When it stays
-			// away the lease is lost, and with it the run.
+			// The store may be back soon. If not, the lease is lost, and that
+			// ends the run.
 		case have.State != fleet.ReviewWaiting:
 			return have, nil
 		}
 	}
 }
 
-// note adds to the output of the job what becomes of a question.
+// note adds an event about a question to the job's output.
 func (d *Daemon) note(ctx context.Context, run *fleet.JobRun, v fleet.Review, text string) error {
 	return run.Emit(context.WithoutCancel(ctx), tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeReview, Content: text,
-		ToolName: shown(v.Tool), ToolUseID: v.Call, Timestamp: d.o.Now()})
+		ToolName: oneLine(v.Tool), ToolUseID: v.Call, Timestamp: d.o.Now()})
 }
 
-// callName is what people call a question: the id of the call where that can
-// be typed, else a hash of it.
+// callName is the name of a question on the command line: the id of the call if that
+// can be typed, else a hash of it.
 func callName(id string) string {
 	const most = 80
 	if len(id) <= most && tidemark.CheckID(id) == nil && id[0] != '-' {
@@ -156,14 +156,14 @@ func callName(id string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// asks is a question in a line.
-func asks(a file.Agent, q runner.Question) string {
+// questionLine is a question in one line.
+func questionLine(a file.Agent, q runner.Question) string {
 	what := q.Title
 	if a.Runner == fleet.RunnerBuiltin || what == "" {
 		what = string(q.Input)
 	}
-	return shown(q.Tool) + " " + shown(what)
+	return oneLine(q.Tool) + " " + oneLine(what)
 }
 
-// shown is the beginning of what a program says, in a line.
-func shown(s string) string { return text.ShortLine(s, 200) }
+// oneLine is the beginning of a text of a program, in one line.
+func oneLine(s string) string { return text.ShortLine(s, 200) }

@@ -12,14 +12,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 )
 
-// sync makes the schedules in the store what the file says, once for each file.
-// Schedules that agents and people added stay, and so do those of agents that
-// only other files have: each file rules over its own agents alone.
+// sync updates the schedules in the store to match the file, once for each file.
+// Schedules that agents and people added stay, and so do those of agents that are
+// only in other files: a file decides only about its own agents.
 func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 	d.mu.Lock()
-	holds, synced := d.file, d.synced
+	current, synced := d.file, d.synced
 	d.mu.Unlock()
-	if holds == synced {
+	if current == synced {
 		return nil
 	}
 	known := make(map[string]bool)
@@ -30,7 +30,7 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 		known[have.Name] = true
 	}
 	want := make(map[[2]string]bool)
-	for _, a := range holds.Agents {
+	for _, a := range current.Agents {
 		if !known[a.Name] {
 			if _, err := d.o.Store.PutAgent(ctx, tidemark.Agent{Name: a.Name, Status: tidemark.Idle}); err != nil {
 				return err
@@ -40,7 +40,7 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 			want[[2]string{a.Name, s.Name}] = true
 			err := d.keepSchedule(ctx, a, s, fleet.ByFile, now)
 			if errors.Is(err, tidemark.ErrCorrupt) || errors.Is(err, tidemark.ErrInvalid) {
-				d.o.Tell(a.Name, fmt.Sprintf("schedule %s: %s", s.Name, err)) // the others go on
+				d.o.Tell(a.Name, fmt.Sprintf("schedule %s: %s", s.Name, err)) // the others are not affected
 				continue
 			}
 			if err != nil {
@@ -48,7 +48,7 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 			}
 		}
 	}
-	ours, err := d.ownAgents(ctx, holds, synced)
+	ours, err := d.ownAgents(ctx, current, synced)
 	if err != nil {
 		return err
 	}
@@ -66,24 +66,23 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s is no longer in the file", s.Name))
 		}
 	}
-	// A daemon that nobody wrote down runs in somebody else's program.
-	if err := d.o.Store.DaemonAgents(ctx, d.o.Holder, agentNames(holds)); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+	// ErrNotFound: a daemon in another Go program need not be in the store's list.
+	if err := d.o.Store.DaemonAgents(ctx, d.o.Holder, agentNames(current)); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 		return err
 	}
 	d.mu.Lock()
-	d.synced = holds
+	d.synced = current
 	d.mu.Unlock()
 	return nil
 }
 
-// ownAgents are the agents whose schedules a file rules over: those that it has,
-// and those that the file before it had, unless another daemon that is up has
-// them. Of any other agent it cannot be told whether the fleet that it belongs
-// to is only down.
+// ownAgents returns the agents whose schedules a file decides about: its own, and
+// those of the file before it, unless another daemon that is up has them. Any other
+// agent may belong to a fleet that is just down at the moment.
 func (d *Daemon) ownAgents(ctx context.Context, now, before *file.File) (map[string]bool, error) {
 	ours := make(map[string]bool)
 	if before != nil {
-		if err := d.lookAround(ctx); err != nil {
+		if err := d.readOtherDaemons(ctx); err != nil {
 			return nil, err
 		}
 		d.mu.Lock()
@@ -106,16 +105,16 @@ func agentNames(f *file.File) []string {
 	return names
 }
 
-// keepSchedule makes a schedule of the store what it should be. One whose
-// timing changed begins anew, after what was due of it has its answer;
-// otherwise its next instant stands.
+// keepSchedule updates a schedule in the store to match the file. Before that, it
+// handles what is due by the old timing. If the timing changed, the schedule starts
+// anew; otherwise it stays due when it was.
 func (d *Daemon) keepSchedule(ctx context.Context, a file.Agent, s file.Schedule, by string, now time.Time) error {
 	if have, err := d.o.Store.Schedule(ctx, a.Name, s.Name); err == nil && !have.NextRunAt.IsZero() && !have.NextRunAt.After(now) {
-		if held, ok := d.held(have); ok {
-			// What was due has its answer by the timing that it had. One that came
-			// from elsewhere may not say when it is due: the file does.
-			held.Type, held.Every, held.Cron, held.Zone, held.Jitter, held.From, held.Missed, held.Overlap = have.Type, have.Every, have.Cron, have.Zone, have.Jitter, have.From, have.Missed, have.Overlap
-			if err := d.occurHeld(ctx, held, now); err != nil && !errors.Is(err, tidemark.ErrInvalid) {
+		if old, ok := d.trusted(have); ok {
+			// The old timing decides about what was due. An imported schedule has
+			// none: that is in the file alone.
+			old.Type, old.Every, old.Cron, old.Zone, old.Jitter, old.From, old.Missed, old.Overlap = have.Type, have.Every, have.Cron, have.Zone, have.Jitter, have.From, have.Missed, have.Overlap
+			if err := d.occurTrusted(ctx, old, now); err != nil && !errors.Is(err, tidemark.ErrInvalid) {
 				return err
 			}
 		}
@@ -124,9 +123,10 @@ func (d *Daemon) keepSchedule(ctx context.Context, a file.Agent, s file.Schedule
 	return err
 }
 
-// putSchedule makes a schedule of the store what it should be. Its next instant
-// stands when its timing is what it was, and so does that a person disabled it,
-// unless want says otherwise. may is asked in the same commit.
+// putSchedule replaces a schedule in the store with want. If the timing is unchanged,
+// it stays due when it was. It also stays disabled if a person disabled it, unless
+// want enables it. may is called with the old schedule within the same commit, and can
+// refuse the change.
 func putSchedule(ctx context.Context, s *fleet.Store, key fleet.Key, book *due.Book, agent string, want file.Schedule, by string, now time.Time, may func(have tidemark.Schedule, isNew bool) error) (tidemark.Schedule, error) {
 	var kept tidemark.Schedule
 	err := s.MakeSchedule(ctx, agent, want.Name, func(have *tidemark.Schedule, isNew bool) error {
@@ -159,7 +159,7 @@ func putSchedule(ctx context.Context, s *fleet.Store, key fleet.Key, book *due.B
 	return kept, err
 }
 
-// recordOf is a schedule as the store has it.
+// recordOf converts a schedule of a file to the store's type.
 func recordOf(agent string, s file.Schedule, by string) tidemark.Schedule {
 	r := tidemark.Schedule{Agent: agent, Name: s.Name, Status: tidemark.Idle, Type: s.Type, Cron: s.Cron, Zone: s.Zone, Missed: s.Missed,
 		Overlap: s.Overlap, From: s.From, Prompt: s.Prompt, Resume: s.Resume, By: by, Enabled: s.Enabled}
@@ -174,15 +174,15 @@ func recordOf(agent string, s file.Schedule, by string) tidemark.Schedule {
 
 func idOf(s tidemark.Schedule) string { return s.Agent + "/" + s.Name }
 
-// timingText tells two timings apart.
+// timingText is equal for two schedules if they have the same timing.
 func timingText(s tidemark.Schedule) string {
 	return fmt.Sprint(s.Type, s.Every, s.Cron, s.Zone, s.Jitter, s.From)
 }
 
-// timingOf is when a schedule of the store is due.
+// timingOf returns the timing of a schedule of the store.
 func timingOf(s tidemark.Schedule) due.Timing {
 	t := due.Timing{Anchor: s.CreatedAt, Cron: s.Cron, Zone: s.Zone, From: s.From, Missed: s.Missed, Overlap: s.Overlap}
-	t.Every, _ = time.ParseDuration(s.Every) // what is not one is found out by Check
+	t.Every, _ = time.ParseDuration(s.Every) // Check finds what is invalid
 	t.Jitter, _ = time.ParseDuration(s.Jitter)
 	if !t.Anchor.IsZero() {
 		t.Anchor = t.Anchor.Add(-t.Splay(idOf(s)))
@@ -190,42 +190,43 @@ func timingOf(s tidemark.Schedule) due.Timing {
 	return t
 }
 
-// held returns a schedule of the store as this fleet holds it: one of its file
-// as the file says it, wherever it stands; any other as a person or an agent of
-// the fleet signed it. What was imported, or written by somebody else, is kept
-// and not held.
+// trusted returns a schedule of the store as this fleet may run it, and whether it
+// may. For a schedule of the file, everything but its state is taken from the file.
+// Any other has to be signed by a person or an agent of this fleet: one that was
+// imported, or written by somebody else, stays in the store and is not run.
 //
-// Where it stands is not signed: it changes with every run. Whoever writes to
-// the store can have a schedule run now, or not at all, as they can order a job
-// or cancel one; what it runs and in which rhythm they cannot say.
-func (d *Daemon) held(s tidemark.Schedule) (tidemark.Schedule, bool) {
+// The state (when it is due next, its last run and so on) is not signed, since it
+// changes with every run. So anybody who can write to the store can make a schedule
+// run now or never, just as they can request or cancel a job. They cannot change what
+// it runs or how often.
+func (d *Daemon) trusted(s tidemark.Schedule) (tidemark.Schedule, bool) {
 	a, ok := d.agent(s.Agent)
 	if s.By != fleet.ByFile {
 		return s, ok && d.o.Key.SignedSchedule(s)
 	}
 	for _, o := range a.Schedules {
 		if o.Name == s.Name {
-			said := recordOf(a.Name, o, fleet.ByFile)
-			said.Status, said.CreatedAt, said.NextRunAt, said.SettledAt = s.Status, s.CreatedAt, s.NextRunAt, s.SettledAt
-			said.LastRunAt, said.LastError, said.Job, said.Extra = s.LastRunAt, s.LastError, s.Job, s.Extra
-			return said, true
+			inFile := recordOf(a.Name, o, fleet.ByFile)
+			inFile.Status, inFile.CreatedAt, inFile.NextRunAt, inFile.SettledAt = s.Status, s.CreatedAt, s.NextRunAt, s.SettledAt
+			inFile.LastRunAt, inFile.LastError, inFile.Job, inFile.Extra = s.LastRunAt, s.LastError, s.Job, s.Extra
+			return inFile, true
 		}
 	}
 	return s, false
 }
 
-// occur makes jobs of what is due of a schedule.
+// occur creates the jobs that are due of a schedule, if it is trusted.
 func (d *Daemon) occur(ctx context.Context, s tidemark.Schedule, now time.Time) error {
-	s, ok := d.held(s)
+	s, ok := d.trusted(s)
 	if !ok {
-		return nil // another fleet's, or one that is gone
+		return nil // it belongs to another fleet, or was removed from the file
 	}
-	return d.occurHeld(ctx, s, now)
+	return d.occurTrusted(ctx, s, now)
 }
 
-func (d *Daemon) occurHeld(ctx context.Context, s tidemark.Schedule, now time.Time) error {
+func (d *Daemon) occurTrusted(ctx context.Context, s tidemark.Schedule, now time.Time) error {
 	if s.Every == "" && s.Cron == "" {
-		return nil // it came from elsewhere, where only a configuration knew when it is due
+		return nil // it was imported from a tool whose configuration alone has the timing
 	}
 	standing := due.Standing{Next: s.NextRunAt, Settled: s.SettledAt}
 	if s.Job != "" {

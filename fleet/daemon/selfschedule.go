@@ -18,10 +18,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// AddSchedule keeps a schedule that no file has: one of a person or an agent,
-// with its first instant. It stays until somebody removes it, whatever files
-// say, and runs in fleets with this key. ErrExists when the agent has one of
-// that name.
+// AddSchedule keeps a schedule of a person or an agent, which is in no file, and
+// sets when it is due first. It stays until somebody removes it, whatever the files
+// say, and runs in fleets with this key. ErrExists when the agent has one of that
+// name.
 func AddSchedule(ctx context.Context, s *fleet.Store, key fleet.Key, agent string, add file.Schedule, by string, now time.Time) (tidemark.Schedule, error) {
 	return putSchedule(ctx, s, key, new(due.Book), agent, add, by, now, func(_ tidemark.Schedule, isNew bool) error {
 		if !isNew {
@@ -31,8 +31,8 @@ func AddSchedule(ctx context.Context, s *fleet.Store, key fleet.Key, agent strin
 	})
 }
 
-// RemoveSchedule removes a schedule with its history: ErrNotFound. One that is
-// in the file is ErrInvalid: it would come back.
+// RemoveSchedule removes a schedule with its history: ErrNotFound. ErrInvalid: it is
+// in the file, and would come back.
 func RemoveSchedule(ctx context.Context, s *fleet.Store, agent, name string) error {
 	have, err := s.Schedule(ctx, agent, name)
 	if err != nil {
@@ -44,7 +44,7 @@ func RemoveSchedule(ctx context.Context, s *fleet.Store, agent, name string) err
 	return s.RemoveSchedule(ctx, agent, name)
 }
 
-// The tools with which an agent keeps its own schedules.
+// The tools with which an agent manages its own schedules.
 const (
 	toolAdd    = "schedule_add"
 	toolChange = "schedule_change"
@@ -53,9 +53,10 @@ const (
 )
 
 // ScheduleTools are the tools with which an agent adds, changes and removes
-// schedules of its own, as far as self_schedule allows; none where that allows
-// none. Schedules of the file and of people they only list. In review every
-// change waits for a person; otherwise the limits are the permission.
+// schedules of its own within the limits of self_schedule; there are none where that
+// allows no schedules. Schedules of the file and of people are only listed. In
+// review mode every change waits for a person's approval; in the other modes the
+// limits are enough.
 func (d *Daemon) ScheduleTools(a file.Agent) []tool.Tool {
 	if a.SelfSchedule.Max <= 0 {
 		return nil
@@ -87,8 +88,8 @@ func (d *Daemon) ScheduleTools(a file.Agent) []tool.Tool {
 	})
 }
 
-// scheduleTool is a tool whose errors are sentences for the model, but for
-// those of the store itself.
+// scheduleTool returns a tool whose errors are results for the model to read, except
+// for errors of the store itself.
 func (d *Daemon) scheduleTool(name string, effect tool.Effect, description, schema string, run func(context.Context, json.RawMessage) (string, error)) tool.Tool {
 	return tool.Tool{Name: name, Description: description, Schema: json.RawMessage(schema), Effect: effect,
 		Scope: func(json.RawMessage) string { return "" },
@@ -108,7 +109,7 @@ func (d *Daemon) scheduleTool(name string, effect tool.Effect, description, sche
 		}}
 }
 
-// selfArgs is a schedule as an agent says it, in the keys of the file.
+// selfArgs are the arguments of a tool call: a schedule, with the keys of the file.
 type selfArgs struct {
 	Name    string `json:"name"`
 	Every   string `json:"every,omitempty"`
@@ -134,22 +135,22 @@ func readSelfArgs(in json.RawMessage) (s selfArgs, err error) {
 	return s, nil
 }
 
-// parse checks a schedule of an agent as one of the file, and against the
-// limits of what it may add.
+// parse checks a schedule of an agent by the rules of the file, and against the
+// limits of self_schedule.
 func (d *Daemon) parse(a file.Agent, s selfArgs, now time.Time) (file.Schedule, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return file.Schedule{}, err
 	}
 	d.mu.Lock()
-	holds := d.file
+	current := d.file
 	d.mu.Unlock()
-	parsed, err := holds.ParseSchedule(a, raw)
+	parsed, err := current.ParseSchedule(a, raw)
 	if err != nil {
 		return parsed, err
 	}
 	t := parsed.Timing(now)
-	t.Jitter = 0 // it moves instants, and makes none
+	t.Jitter = 0 // it delays runs, and does not add any
 	gap, err := d.book.Shortest(t, now)
 	if err != nil {
 		return parsed, err
@@ -160,8 +161,8 @@ func (d *Daemon) parse(a file.Agent, s selfArgs, now time.Time) (file.Schedule, 
 	return parsed, nil
 }
 
-// added are the schedules that an agent added.
-func (d *Daemon) added(ctx context.Context, a file.Agent) (n int, err error) {
+// countAdded counts the schedules that an agent added.
+func (d *Daemon) countAdded(ctx context.Context, a file.Agent) (n int, err error) {
 	for s, err := range d.o.Store.Schedules(ctx, a.Name) {
 		switch {
 		case errors.Is(err, tidemark.ErrCorrupt):
@@ -185,30 +186,31 @@ func (d *Daemon) selfAdd(ctx context.Context, a file.Agent, in json.RawMessage) 
 		return "", err
 	}
 	full := tidemark.Invalidf("you have as many schedules as you may: %d; change or remove one", a.SelfSchedule.Max)
-	if n, err := d.added(ctx, a); err != nil || n >= a.SelfSchedule.Max {
+	if n, err := d.countAdded(ctx, a); err != nil || n >= a.SelfSchedule.Max {
 		return "", cmp.Or(err, full)
 	}
 	kept, err := AddSchedule(ctx, d.o.Store, d.o.Key, a.Name, add, fleet.ByAgent, now)
 	if err != nil {
 		return "", err
 	}
-	// Another run of the agent may have added one meanwhile.
-	if n, err := d.added(ctx, a); err != nil || n > a.SelfSchedule.Max {
+	// Another run of the agent may have added one at the same time.
+	if n, err := d.countAdded(ctx, a); err != nil || n > a.SelfSchedule.Max {
 		return "", cmp.Or(errors.Join(err, d.o.Store.RemoveSchedule(ctx, a.Name, add.Name)), full)
 	}
 	return fmt.Sprintf("Added %s. It is first due at %s.", kept.Name, kept.NextRunAt.Format(time.RFC3339)), nil
 }
 
-// own returns a schedule that an agent added itself.
-func (d *Daemon) own(ctx context.Context, a file.Agent, name string) (tidemark.Schedule, error) {
+// ownSchedule returns a schedule that the agent added itself: ErrInvalid when
+// somebody else did.
+func (d *Daemon) ownSchedule(ctx context.Context, a file.Agent, name string) (tidemark.Schedule, error) {
 	have, err := d.o.Store.Schedule(ctx, a.Name, name)
 	if err != nil {
 		return have, err
 	}
-	return have, mine(have)
+	return have, checkAddedByAgent(have)
 }
 
-func mine(s tidemark.Schedule) error {
+func checkAddedByAgent(s tidemark.Schedule) error {
 	if s.By != fleet.ByAgent {
 		return tidemark.Invalidf("schedule %s is not one that you added: it is from a %s", s.Name, s.By)
 	}
@@ -221,19 +223,19 @@ func (d *Daemon) selfChange(ctx context.Context, a file.Agent, in json.RawMessag
 	if err != nil {
 		return "", err
 	}
-	have, err := d.own(ctx, a, args.Name)
+	have, err := d.ownSchedule(ctx, a, args.Name)
 	if err != nil {
 		return "", err
 	}
-	if !d.o.Key.SignedSchedule(have) { // what it says would pass for the agent's own
+	if !d.o.Key.SignedSchedule(have) { // or what somebody else wrote would be signed with the change
 		return "", tidemark.Deniedf("schedule %s was not signed by this fleet: remove it and add it anew", args.Name)
 	}
-	change, err := d.parse(a, args.over(have), now)
+	change, err := d.parse(a, args.mergedWith(have), now)
 	if err != nil {
 		return "", err
 	}
 	if !have.NextRunAt.IsZero() && !have.NextRunAt.After(now) {
-		if err := d.occur(ctx, have, now); err != nil { // what is due has its answer first
+		if err := d.occur(ctx, have, now); err != nil { // first, what is due by the old timing
 			return "", err
 		}
 	}
@@ -241,7 +243,7 @@ func (d *Daemon) selfChange(ctx context.Context, a file.Agent, in json.RawMessag
 		if isNew {
 			return tidemark.NotFoundf("schedule %s: not found", args.Name)
 		}
-		return mine(have)
+		return checkAddedByAgent(have)
 	})
 	if err != nil {
 		return "", err
@@ -249,8 +251,8 @@ func (d *Daemon) selfChange(ctx context.Context, a file.Agent, in json.RawMessag
 	return fmt.Sprintf("Changed %s. It is next due at %s.", kept.Name, kept.NextRunAt.Format(time.RFC3339)), nil
 }
 
-// over returns a schedule of the store with what s says in its place.
-func (s selfArgs) over(have tidemark.Schedule) selfArgs {
+// mergedWith returns s with what it does not give taken from a schedule of the store.
+func (s selfArgs) mergedWith(have tidemark.Schedule) selfArgs {
 	old := timingOf(have)
 	all := selfArgs{Name: have.Name, Cron: cmp.Or(s.Cron, have.Cron), Zone: cmp.Or(s.Zone, have.Zone), Prompt: cmp.Or(s.Prompt, have.Prompt),
 		Missed: cmp.Or(s.Missed, have.Missed), Overlap: cmp.Or(s.Overlap, have.Overlap), From: cmp.Or(s.From, have.From), Resume: s.Resume}
@@ -263,7 +265,7 @@ func (s selfArgs) over(have tidemark.Schedule) selfArgs {
 	if all.Resume == nil {
 		all.Resume = &have.Resume
 	}
-	// From one kind to the other: what only the old one has goes.
+	// A change from cron to every, or back, drops what only the old kind has.
 	switch {
 	case s.Every != "" && s.Cron == "":
 		all.Cron, all.Zone = "", s.Zone
@@ -278,7 +280,7 @@ func (d *Daemon) selfRemove(ctx context.Context, a file.Agent, in json.RawMessag
 	if err != nil {
 		return "", err
 	}
-	if _, err := d.own(ctx, a, args.Name); err != nil {
+	if _, err := d.ownSchedule(ctx, a, args.Name); err != nil {
 		return "", err
 	}
 	if err := d.o.Store.RemoveSchedule(ctx, a.Name, args.Name); err != nil {

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// deliveriesKept is how far back a delivery is known again. Services that
-	// call again do so within hours.
+	// deliveriesKept is how many of an agent's newest jobs are searched for the
+	// same delivery. Services repeat a call within hours.
 	deliveriesKept = 1000
-	// claimTries bounds how often somebody else may be quicker.
+	// claimTries bounds how often an append that conflicts is tried.
 	claimTries = 50
 )
 
-// receive makes a job of what came in, or says why there is none.
+// receive creates a job for a trigger, or returns why there is none.
 func (g *endpoints) receive(ctx context.Context, in fleet.Trigger) (fleet.Triggered, error) {
-	if s, ok := g.of.held(tidemark.Schedule{Agent: in.Agent, Name: in.Schedule, By: fleet.ByFile}); ok {
+	if s, ok := g.of.trusted(tidemark.Schedule{Agent: in.Agent, Name: in.Schedule, By: fleet.ByFile}); ok {
 		text := in.Text
-		in.Text = func(string) string { return text(s.Prompt) } // the file says it, whatever was written over it
+		in.Text = func(string) string { return text(s.Prompt) } // the prompt of the file, whatever the store has
 	}
 	got, err := g.of.o.Store.Trigger(ctx, g.of.o.Holder, g.of.o.Now(), in)
 	switch {
@@ -29,7 +29,7 @@ func (g *endpoints) receive(ctx context.Context, in fleet.Trigger) (fleet.Trigge
 		g.of.o.Tell(in.Agent, fmt.Sprintf("schedule %s: what came in is skipped: %s", in.Schedule, got.Skipped))
 	case got.New:
 		if err := g.of.o.Dispatch.Added(ctx, []tidemark.Job{got.Job}); err != nil {
-			g.of.o.Tell(in.Agent, fmt.Sprintf("%s waits: %s", got.Job.ID, err)) // it is kept all the same
+			g.of.o.Tell(in.Agent, fmt.Sprintf("%s waits: %s", got.Job.ID, err)) // the job is kept nevertheless
 		}
 	}
 	return got, err

@@ -14,22 +14,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 )
 
-// Host is the process that a daemon runs in: what tells it things, and whom it
-// tells.
+// Host connects a daemon with the process that it runs in.
 type Host struct {
-	// File is the fleet file as people named it, which is read again whenever
-	// something comes from Reload.
+	// File is the path of the fleet file as people gave it. It is read again at
+	// each signal from Reload.
 	File   string
 	Reload <-chan os.Signal
-	// Getenv finds where systemd listens, and what the file names for webhooks.
+	// Getenv returns environment variables: the socket of systemd, and the secrets
+	// of webhooks that the file names.
 	Getenv func(string) string
-	// Say and Complain are for people.
+	// Say and Complain print messages and errors for people.
 	Say      func(format string, args ...any)
 	Complain func(error)
 }
 
-// Up runs a fleet on its Machine until ctx ends, and has it known in the store as
-// long.
+// Up runs a fleet on its Machine until ctx ends. As long as it runs, the store lists
+// it as a daemon.
 func Up(ctx context.Context, o Options, h Host) error {
 	if err := o.Store.AddDaemon(ctx, fleet.Daemon{Holder: o.Holder, File: o.Machine.File}); err != nil {
 		return err
@@ -37,7 +37,7 @@ func Up(ctx context.Context, o Options, h Host) error {
 	defer o.Store.RemoveDaemon(context.WithoutCancel(ctx), o.Holder)
 	n := process.NewNotifier(h.Getenv)
 	o.Round = n.Alive
-	// It is in the log first, so that it is there for whoever waited.
+	// The message comes first, so that it is in the log when AwaitReady returns.
 	o.Ready = func() {
 		h.Say("The fleet is up.")
 		if err := o.Store.DaemonReady(ctx, o.Holder); err != nil {
@@ -59,8 +59,8 @@ func Up(ctx context.Context, o Options, h Host) error {
 	return err
 }
 
-// reloads reads the file again whenever somebody asks for it. The daemon alone
-// knows which file holds: it starts, and is reloaded, at the same time.
+// reloads reads the file again at each signal. The changes come from the daemon, since
+// only that knows which file it has: it may be starting at the same time.
 func (h Host) reloads(ctx context.Context, d *Daemon) {
 	for {
 		select {
@@ -79,7 +79,7 @@ func (h Host) reloads(ctx context.Context, d *Daemon) {
 	}
 }
 
-// Living are the daemons of a store that are not proven dead.
+// Living returns the daemons of a store that are not proven dead.
 func Living(ctx context.Context, s *fleet.Store) ([]fleet.Daemon, error) {
 	all, err := s.Daemons(ctx)
 	alive := []fleet.Daemon{}
@@ -91,7 +91,7 @@ func Living(ctx context.Context, s *fleet.Store) ([]fleet.Daemon, error) {
 	return alive, err
 }
 
-// Status is what runs a fleet, and what it does.
+// Status is the state of a fleet: its agents, its daemons and what runs.
 type Status struct {
 	Agents    []tidemark.Agent `json:"agents"`
 	Daemons   []fleet.Daemon   `json:"daemons"`
@@ -99,7 +99,7 @@ type Status struct {
 	StartedAt time.Time        `json:"started_at"`
 }
 
-// StatusOf is the status of the fleet of a store.
+// StatusOf returns the status of the fleet in a store.
 func StatusOf(ctx context.Context, s *fleet.Store) (is Status, err error) {
 	about, err := s.Fleet(ctx)
 	if err != nil {
@@ -116,8 +116,8 @@ func StatusOf(ctx context.Context, s *fleet.Store) (is Status, err error) {
 	return is, err
 }
 
-// Signal tells the daemons of this machine something, and says whom it told. It
-// returns those: none when no fleet runs here.
+// Signal sends a signal to the daemons on this machine, and reports each with say. It
+// returns them: none when no fleet runs here.
 func Signal(ctx context.Context, s *fleet.Store, here tidemark.Holder, what syscall.Signal, say func(format string, args ...any)) (told []fleet.Daemon, err error) {
 	daemons, err := Living(ctx, s)
 	if err != nil {
@@ -137,17 +137,17 @@ func Signal(ctx context.Context, s *fleet.Store, here tidemark.Holder, what sysc
 }
 
 const (
-	// readyWithin is how long a fleet may take until it is up: it may have a
-	// long time without one to make up for.
+	// readyWithin is how long a fleet may take to start: it may have to catch up on
+	// what was due while none was running.
 	readyWithin = time.Minute
-	// downWithin is longer than a fleet gives its runs to end.
+	// downWithin is longer than the time that a fleet gives its runs to end.
 	downWithin = 45 * time.Second
-	// statusEvery is how often it is looked whether it is up, or down.
+	// statusEvery is how often the store is checked for whether it is up or down.
 	statusEvery = 50 * time.Millisecond
 )
 
-// AwaitReady waits until the fleet of a process on this machine is up. Ended gets
-// how the process ended, if it does.
+// AwaitReady waits until the fleet of a process on this machine is up. ended receives
+// the result of the process if it ends before.
 func AwaitReady(ctx context.Context, s *fleet.Store, pid int, ended <-chan error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("the fleet, pid %d, is not up after %s; it goes on trying", pid, readyWithin))
 	defer cancel()

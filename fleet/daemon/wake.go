@@ -10,18 +10,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// A fleet goes on by itself with two kinds of sessions: with what its own
-// agents asked for while they ran, which it knows by a MAC under its key; and
-// with chats of the person whose fleet it is, whose wakes that person granted.
-// What anybody else wrote into the store wakes nobody. Schedules that are not in
-// its file are known by the same key.
+// A fleet wakes two kinds of sessions: those of its own agents, which set a timer
+// while they ran and whose wakes have a MAC under the fleet's key; and chats of the
+// fleet's owner, who granted that they be woken. Anything else in the store wakes
+// nobody. Schedules that are not in the file have a MAC under the same key.
 
-// wokenPrompt is what an agent is told whose timer fired.
+// wokenPrompt is the prompt for an agent whose timer fired.
 const wokenPrompt = "The timer that you set has fired. Go on with what you were at."
 
-// wakeAgents makes jobs of the wakes that agents of this fleet asked for: they
-// run as every job does, with the permissions, the environment and the folder
-// of their agent.
+// wakeAgents creates jobs for the due wakes of this fleet's agents. They run like
+// any other job, with the permissions, the environment and the folder of their
+// agent.
 func (d *Daemon) wakeAgents(ctx context.Context, now time.Time) error {
 	if d.o.Key == nil {
 		return nil
@@ -31,12 +30,12 @@ func (d *Daemon) wakeAgents(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for _, w := range due {
-		// When the row says it is due is not signed, and the wake's own time is.
+		// The record's Due is not signed, so the wake's own time is checked as well.
 		if _, ok := d.agent(w.Agent); !ok || !d.o.Key.SignedWake(w) || w.At.After(now) {
-			continue // that of another fleet, or of nobody, or not yet
+			continue // from another fleet, forged, or not due yet
 		}
 		j := tidemark.Job{Agent: w.Agent, Trigger: tidemark.TriggerSchedule, Prompt: wokenPrompt, SessionID: string(w.Session)}
-		if d.wentOn(ctx, w) {
+		if d.continuedSince(ctx, w) {
 			j = tidemark.Job{}
 		}
 		j, err := d.o.Store.TakeWake(ctx, w, j)
@@ -56,9 +55,9 @@ func (d *Daemon) wakeAgents(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// wentOn reports whether a session was gone on with since its timer fired: then
-// the wake was done, and is here once more because somebody put it back.
-func (d *Daemon) wentOn(ctx context.Context, w fleet.Wake) bool {
+// continuedSince reports whether a job has continued the session since its timer
+// fired. Then the wake is already done, and somebody has put its record back.
+func (d *Daemon) continuedSince(ctx context.Context, w fleet.Wake) bool {
 	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: w.Agent, Limit: recentJobs}) {
 		if err == nil && j.SessionID == string(w.Session) && !j.StartedAt.Before(w.At) {
 			return true

@@ -20,21 +20,21 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// endpoints are what comes in and goes out of a fleet besides its runs: hooks, calls
-// and messages. They are a part of their Daemon.
+// endpoints is the part of a Daemon that talks to the outside: hooks, webhooks,
+// metrics and inboxes.
 type endpoints struct {
 	of *Daemon
 	// secret returns the value of an environment variable, "" when it is not
 	// set.
 	secret    func(name string) string
-	transport http.RoundTripper // nil: the usual one
+	transport http.RoundTripper // nil: the default one
 	lastRound atomic.Int64      // when the daemon did its last round, in Unix nanoseconds
-	lastInbox string            // what was wrong with the inboxes in the last round
-	reloaded  chan struct{}     // has one element when another file holds
+	lastInbox string            // the error of the inboxes in the last round
+	reloaded  chan struct{}     // holds one element after a reload
 
 	tally sync.Mutex
 	ended map[string]int64 // jobs that this daemon ended, by status
-	told  map[string]bool  // of which webhooks it was said that they have no secret
+	told  map[string]bool  // webhooks of which it was reported that they have no secret
 }
 
 func newEndpoints(of *Daemon, secret func(name string) string) *endpoints {
@@ -51,12 +51,12 @@ func (g *endpoints) count(status string) {
 }
 
 const (
-	// maxIncoming bounds what may come in at once: far more than an event of
-	// any service, and no more than a model can read.
+	// maxIncoming bounds a message or the body of a call, in bytes: far more than
+	// an event of any service, and no more than a model can read.
 	maxIncoming = 1 << 20
 	// maxDelivery bounds the id of a delivery.
 	maxDelivery = 200
-	// healthyFor is how old the last round may be: many times its pace.
+	// healthyFor is how old the last round may be: many times lookEvery.
 	healthyFor = 10 * time.Second
 	// dueCounted bounds how many waiting jobs the metrics count.
 	dueCounted = 10_000
@@ -65,16 +65,16 @@ const (
 // Handler serves POST /hooks/AGENT/NAME, for schedules of type webhook, and GET
 // /healthz and /metrics.
 //
-// A call makes a job when X-Tidemark-Signature has the time, within five
-// minutes of ours, and the HMAC-SHA256 of time, path, delivery and body with the
-// secret of the schedule, which the func given here looks up by the name of its
-// variable. Without a secret there is no right signature, and without an
-// X-Tidemark-Delivery neither. Who has no right one gets the same answer whether
-// there is such a schedule or not.
-// The answer to a call that made a job is 202, and it names the job. A call
-// whose delivery was seen before is answered with 200 and the job that the first
-// one made; one that the overlap of the schedule skips, with 200 and the reason.
-// So whoever sends a call again that they overheard makes nothing happen.
+// A call creates a job when X-Tidemark-Signature has the time, within five minutes of
+// ours, and the HMAC-SHA256 of time, path, delivery and body with the secret of the
+// schedule. secret returns that by the name of its variable. Without a secret, or
+// without an X-Tidemark-Delivery, no signature is valid. A call without a valid
+// signature gets the same answer whether there is such a schedule or not.
+//
+// The answer to a call that created a job is 202, and names the job. A call whose
+// delivery was seen before gets 200 and the job that the first one created, so that
+// replaying a call has no effect. One that the schedule's overlap setting skips gets
+// 200 and the reason.
 func (g *endpoints) Handler(secret func(name string) string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/hooks/{agent}/{name}", g.hookHandler(secret))
@@ -82,8 +82,8 @@ func (g *endpoints) Handler(secret func(name string) string) http.Handler {
 	return mux
 }
 
-// handlers are what is served at which address. Webhooks come in from anywhere,
-// and whoever calls one need not see the metrics.
+// handlers returns the handlers by address. Webhooks may be called from anywhere, so
+// an address of their own does not serve the metrics.
 func (g *endpoints) handlers(hooks, metrics string, secret func(name string) string) map[string]http.Handler {
 	all := make(map[string]http.Handler)
 	if metrics != "" {
@@ -101,7 +101,7 @@ func (g *endpoints) handlers(hooks, metrics string, secret func(name string) str
 	return all
 }
 
-// hookHandler makes jobs of calls.
+// hookHandler creates jobs for calls.
 func (g *endpoints) hookHandler(secret func(name string) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -128,8 +128,8 @@ func (g *endpoints) hookHandler(secret func(name string) string) http.Handler {
 	})
 }
 
-// allowed reports whether a call is signed for a webhook that is there. It does
-// the same work when there is none.
+// allowed reports whether a call is signed for an existing webhook. It does the same
+// work when there is none, so that the time it takes reveals nothing.
 func (g *endpoints) allowed(r *http.Request, body []byte, secret func(string) string) bool {
 	agent, name, key := r.PathValue("agent"), r.PathValue("name"), ""
 	if variable := g.secretOf(r.Context(), agent, name); variable != "" {
@@ -149,16 +149,17 @@ func (g *endpoints) allowed(r *http.Request, body []byte, secret func(string) st
 	return right && inTime && key != "" && delivery != ""
 }
 
-// secretOf is the variable with the secret of a webhook, "" when there is no
-// such webhook. One that was added at run time has that of all.
+// secretOf returns the name of the variable with the secret of a webhook, "" when
+// there is no such webhook. One without a variable of its own has the fleet's common
+// one.
 func (g *endpoints) secretOf(ctx context.Context, agent, name string) string {
 	if tidemark.CheckID(agent) != nil || name == "" {
 		return ""
 	}
 	a, ok := g.of.agent(agent)
 	s, err := g.of.o.Store.Schedule(ctx, agent, name)
-	s, held := g.of.held(s)
-	if !ok || err != nil || !held || s.Type != fleet.TypeWebhook {
+	s, trusted := g.of.trusted(s)
+	if !ok || err != nil || !trusted || s.Type != fleet.TypeWebhook {
 		return ""
 	}
 	for _, have := range a.Schedules {
@@ -171,14 +172,14 @@ func (g *endpoints) secretOf(ctx context.Context, agent, name string) string {
 	return g.of.file.Webhooks.SecretEnv
 }
 
-// incoming makes a job of a call that is allowed.
+// incoming creates a job for a call that is allowed, and answers it.
 func (g *endpoints) incoming(w http.ResponseWriter, r *http.Request, agent, name string, body []byte) {
 	delivery := r.Header.Get(headerDelivery)
 	if len(delivery) > maxDelivery {
 		http.Error(w, fmt.Sprintf("%s has more than %d bytes", headerDelivery, maxDelivery), http.StatusBadRequest)
 		return
 	}
-	got, err := g.receive(r.Context(), fleet.Trigger{Agent: agent, Schedule: name, Type: tidemark.TriggerWebhook, Text: data(body), ID: delivery, Look: deliveriesKept})
+	got, err := g.receive(r.Context(), fleet.Trigger{Agent: agent, Schedule: name, Type: tidemark.TriggerWebhook, Text: webhookPrompt(body), ID: delivery, Look: deliveriesKept})
 	switch {
 	case errors.Is(err, fleet.ErrDisabled):
 		http.Error(w, "the schedule is disabled", http.StatusConflict)
@@ -199,10 +200,10 @@ func (g *endpoints) incoming(w http.ResponseWriter, r *http.Request, agent, name
 	json.NewEncoder(w).Encode(answer)
 }
 
-// data is what a webhook brought, behind words that say what it is: whoever can
-// make a service call us can write anything into it. Nothing follows it, so
-// that there is no end of it to be faked.
-func data(body []byte) func(prompt string) string {
+// webhookPrompt appends the body of a call to a prompt, after a sentence that says
+// what it is: anybody who can make a service call us can write anything into it.
+// Nothing follows the body, so there is no end mark that it could fake.
+func webhookPrompt(body []byte) func(prompt string) string {
 	return func(prompt string) string {
 		switch text := strings.ToValidUTF8(string(body), "\uFFFD"); {
 		case strings.TrimSpace(prompt) == "":
@@ -215,7 +216,7 @@ func data(body []byte) func(prompt string) string {
 	}
 }
 
-// metricsHandler says how the daemon is.
+// metricsHandler serves /healthz and /metrics.
 func (g *endpoints) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -228,7 +229,7 @@ func (g *endpoints) metricsHandler() http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		text, err := g.metrics(r.Context())
 		if err != nil {
-			g.of.trouble(fmt.Errorf("metrics: %w", err))
+			g.of.reportError(fmt.Errorf("metrics: %w", err))
 			http.Error(w, "the store cannot be read", http.StatusServiceUnavailable)
 			return
 		}
@@ -238,7 +239,7 @@ func (g *endpoints) metricsHandler() http.Handler {
 	return mux
 }
 
-// metrics are in the text format of Prometheus.
+// metrics returns the metrics in the text format of Prometheus.
 func (g *endpoints) metrics(ctx context.Context) ([]byte, error) {
 	s := g.of.o.Store
 	running, err := s.Running(ctx, "")

@@ -19,7 +19,7 @@ const Tries = 100
 // returns an error, the batch is not committed.
 type Also func(context.Context, *tidemark.Batch) (ended func(error), err error)
 
-// With returns a Kernel like k that calls also on each of its batches.
+// With returns a Kernel like k that passes each of its batches to an Also first.
 func (k *Kernel) With(also Also) *Kernel {
 	more := *k
 	more.also = also

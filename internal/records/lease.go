@@ -260,7 +260,7 @@ type HandoverRequest struct {
 	From tidemark.Holder `json:"from"`
 }
 
-// RequestHandover tells the holder of a lease that from wants it. The holder
+// RequestHandover asks the holder of a lease to hand it over to from. The holder
 // decides; see Holding.KeepAlive.
 func (k *Kernel) RequestHandover(ctx context.Context, of tidemark.Key, from tidemark.Holder) error {
 	return Retry(ctx, func() error {

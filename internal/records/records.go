@@ -57,7 +57,7 @@ type Kernel struct {
 	backend tidemark.Backend
 	o       Options
 	settled *atomic.Bool // the store is sealed, or marked as plain: that can no longer change
-	also    Also         // called on each batch, unless it is nil
+	also    Also         // gets each batch before it is committed; may be nil
 }
 
 // New returns a Kernel over b, which it never closes.

@@ -1,4 +1,4 @@
-// Package upkeep does maintenance on a whole store that is not urgent: it moves
+// Package upkeep does the maintenance of a store that is not urgent: it moves
 // sessions to the trash that nobody has changed for a long time, finishes
 // interrupted purges, and finds and masks secrets in what is already kept.
 //

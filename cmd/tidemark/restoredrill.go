@@ -30,8 +30,8 @@ A backup that was never restored is a hope. Run this after each backup.`,
 }
 
 func (a *app) restoreDrill(cmd *cobra.Command, path string) error {
-	result, err := transfer.Drill(cmd.Context(), path, transfer.DrillOptions{Open: a.opening(open.Create),
-		Progress: func(size int64) func(archive.Progress) { return a.stages("Restored", size) },
+	result, err := transfer.Drill(cmd.Context(), path, transfer.DrillOptions{Open: a.openOptions(open.Create),
+		Progress: func(size int64) func(archive.Progress) { return a.archiveProgress("Restored", size) },
 		Read:     func(sessions int) { a.progress("%d sessions read", sessions) }})
 	a.progressDone()
 	if err != nil {

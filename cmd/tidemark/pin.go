@@ -50,7 +50,7 @@ func (a *app) keepCommand(cmd *cobra.Command, done string, mark func(*store.Stor
 	cmd.Args = usage(cobra.MinimumNArgs(1))
 	cmd.ValidArgsFunction = completeSession(a)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.each(cmd, args, done, func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
+		return a.forEachSession(cmd, args, done, func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
 			return mark(s, ctx, id, on)
 		})
 	}
