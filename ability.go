@@ -115,6 +115,12 @@ type Term struct {
 	Prefix bool
 }
 
+// Step is a word of a phrase, with its place behind that of the first word.
+type Step struct {
+	Term  Term
+	Place int
+}
+
 // Lag is a run of lines of one log that are not indexed: From to To, both
 // included.
 type Lag struct {

@@ -27,7 +27,7 @@ var floors = map[string][]string{
 	},
 	"craft": {
 		"store", "store/upkeep", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
-		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
+		"backend/...", "seal", "redact", "search", "search/segment", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
 		"internal/grant", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
@@ -66,6 +66,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"agent/tour", "agent/repl", "the tour ends in a chat, and waits as long as that takes to leave"},
 	{"agent/repl", "agent/slash", "the conversation at a terminal has commands that people type"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
+	{"model/modeltest", "model/standin", "providers are also asked over HTTP, before a stand-in for their server"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
 	{"internal/project", "internal/durable", "a work tree belongs to this user"},
 	{"internal/vault", "internal/records", "what a mask stands for is a record"},

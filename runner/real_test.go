@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/model/modeltest"
+	"github.com/tidemark-sessions/tidemark/model/standin"
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
@@ -28,8 +28,8 @@ type realAgent struct {
 // TestRealAgents runs Claude Code and Codex themselves against a model server
 // that says what it was sent.
 func TestRealAgents(t *testing.T) {
-	claudePath, codexPath := modeltest.RealAgents(t, os.Getenv(modeltest.RealVariable))
-	url := modeltest.StartFake(t)
+	claudePath, codexPath := standin.RealAgents(t, os.Getenv(standin.RealVariable))
+	url := standin.Start(t)
 	t.Run("claude", func(t *testing.T) {
 		t.Parallel()
 		a := realAgent{runner.Claude(claudePath), []string{"--allowedTools", "Bash"}, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),

@@ -166,7 +166,7 @@ func (p *parser) term() error {
 	case '\'':
 		// A phrase begins at the start of a word, so all its runs are words of
 		// the text except the last, which may continue there.
-		a.phrase = newPhrase(string(f.low))
+		a.phrase = newPhrase(&f)
 		a.clauses = p.prefixClauses(&f)
 	case '^':
 		a.clauses = p.prefixClauses(&f)
@@ -270,31 +270,12 @@ func (p *parser) index(word string, prefix bool) int {
 	return i
 }
 
-// runs calls yield for each run of a term: single is true when it is a run of
-// an unspaced script.
-func runs(f *folded, yield func(from, to int, single bool)) {
-	for i := 0; i < len(f.class); {
-		switch f.class[i] {
-		case other, inner:
-			i++
-		case unspaced:
-			end := characters(f.class, i, func(int, int) {})
-			yield(i, end, true)
-			i = end
-		default:
-			end, _ := runEnd(f.class, i)
-			yield(i, end, false)
-			i = end
-		}
-	}
-}
-
 // wordClauses requires each run of a term, as one word or by its parts. Parts of
 // one character do not count; where fewer than two parts remain, only the run
 // itself will do, so that v2 is not found as v here and 2 there.
 func (p *parser) wordClauses(f *folded) (clauses [][]int) {
-	runs(f, func(from, to int, single bool) {
-		if single {
+	eachRun(f.class, func(from, to int, all class) {
+		if all == unspaced {
 			clauses = append(clauses, p.characterClauses(f, from, to)...)
 			return
 		}
@@ -338,8 +319,8 @@ func (p *parser) characterClauses(f *folded, from, to int) (clauses [][]int) {
 // prefixClauses requires that the last run begins a word, and that the others
 // are words. Characters of unspaced scripts are words by themselves.
 func (p *parser) prefixClauses(f *folded) (clauses [][]int) {
-	runs(f, func(from, to int, single bool) {
-		if single {
+	eachRun(f.class, func(from, to int, all class) {
+		if all == unspaced {
 			clauses = append(clauses, p.characterClauses(f, from, to)...)
 			return
 		}
@@ -363,10 +344,13 @@ func (f *folded) word(from, to int) string { return string(f.low[from:cut(f.low,
 type phrase struct {
 	chunks []string // without spaces
 	first  class    // of the first character
+	steps  []tidemark.Step
+	plain  bool // steps say it all
 }
 
-func newPhrase(low string) *phrase {
-	p := &phrase{chunks: strings.Fields(low)}
+func newPhrase(f *folded) *phrase {
+	p := &phrase{chunks: strings.Fields(string(f.low))}
+	p.steps, p.plain = stepsOf(f)
 	r, _ := utf8.DecodeRuneInString(p.chunks[0])
 	p.first = runeClass(r)
 	return p

@@ -94,25 +94,46 @@ func chunkEnd(text string, size int) int {
 
 // tokens calls yield with the position of each word in folded text.
 func tokens(low []byte, classes []class, yield func(from, to int)) {
-	var room [maxParts]part
+	eachRun(classes, func(from, to int, all class) {
+		if all == unspaced {
+			characters(classes, from, func(from, to int) { yield(from, cut(low, from, to)) })
+			return
+		}
+		yield(from, cut(low, from, to))
+		eachPart(low, classes, from, to, all, yield)
+	})
+}
+
+// eachRun calls yield with each run of folded text and the classes in it;
+// unspaced alone for a run of such a script.
+func eachRun(classes []class, yield func(from, to int, all class)) {
 	for i := 0; i < len(classes); {
 		switch classes[i] {
 		case other, inner:
 			i++
 		case unspaced:
-			i = characters(classes, i, func(from, to int) { yield(from, cut(low, from, to)) })
+			end := characters(classes, i, func(int, int) {})
+			yield(i, end, unspaced)
+			i = end
 		default:
 			end, all := runEnd(classes, i)
-			yield(i, cut(low, i, end))
-			// A run of only one kind of character cannot be split.
-			if all &^= mark | inner; all&(all-1) != 0 {
-				for _, p := range parts(room[:0], classes[:end], i) {
-					if p.count > 1 && (p.from > i || p.to < end) {
-						yield(p.from, cut(low, p.from, p.to))
-					}
-				}
-			}
+			yield(i, end, all)
 			i = end
+		}
+	}
+}
+
+// eachPart calls yield with the parts of a run that are words besides the run
+// itself.
+func eachPart(low []byte, classes []class, from, to int, all class, yield func(from, to int)) {
+	// A run of only one kind of character cannot be split.
+	if all &^= mark | inner; all&(all-1) == 0 {
+		return
+	}
+	var room [maxParts]part
+	for _, p := range parts(room[:0], classes[:to], from) {
+		if p.count > 1 && (p.from > from || p.to < to) {
+			yield(p.from, cut(low, p.from, p.to))
 		}
 	}
 }

@@ -156,7 +156,7 @@ func protections(t testing.TB, db *pgtest.Database) (all []protection) {
 	}
 	const policies = `select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' `
 	each("drop policy %s", policies+"order by 1")
-	each("alter policy %s using (true)", policies+"order by 1")
+	each("alter policy %s using (true)", policies+"and qual is not null order by 1")
 	each("alter policy %s with check (true)", policies+"and cmd = 'ALL' order by 1")
 	each("alter table tidemark.%s disable row level security", `select relname::text from pg_class where relnamespace = 'tidemark'::regnamespace and relrowsecurity order by 1`)
 	each("alter table tidemark.%s no force row level security", `select relname::text from pg_class where relnamespace = 'tidemark'::regnamespace and relforcerowsecurity order by 1`)

@@ -57,7 +57,7 @@ func TestAcknowledgedLinesSurviveTerminatedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer super.Close(context.Background())
-	ordeal(t, db.Server, db.Server, batchesEach(t, 100), 5, func() {
+	ordeal(t, db.Server, db.Server, batchesEach(t, 60), 5, func() {
 		const victims = `select pg_terminate_backend(pid) from pg_stat_activity where usename = $1 order by random() limit 2`
 		if _, err := super.Exec(t.Context(), victims, db.Role); err != nil {
 			t.Error(err)
@@ -70,7 +70,7 @@ func TestAcknowledgedLinesSurviveCutConnections(t *testing.T) {
 	db := c.Database(t)
 	migrated(t, db)
 	p := cutAtRandom(t, c.Socket())
-	ordeal(t, p.through(t, db.Server), db.Server, batchesEach(t, 100), 50, func() {})
+	ordeal(t, p.through(t, db.Server), db.Server, batchesEach(t, 60), 50, func() {})
 	if p.cuts.Load() == 0 {
 		t.Error("no connection was cut: the test tested nothing")
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark/model"
-	"github.com/tidemark-sessions/tidemark/model/modeltest"
+	"github.com/tidemark-sessions/tidemark/model/standin"
 )
 
 // TestContinueAsksBeforeItGoesElsewhere: a project that has no session does not
@@ -61,7 +61,7 @@ func TestContinueAsksBeforeItGoesElsewhere(t *testing.T) {
 // TestStatusSaysWhereWeAre: what a session is, and what it has cost so far.
 func TestStatusSaysWhereWeAre(t *testing.T) {
 	t.Parallel()
-	url := modeltest.StartFake(t)
+	url := standin.Start(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"config.yaml": "prices: prices.yaml\n",

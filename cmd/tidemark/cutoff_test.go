@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark/model"
-	"github.com/tidemark-sessions/tidemark/model/modeltest"
+	"github.com/tidemark-sessions/tidemark/model/standin"
 )
 
 // TestAnAnswerThatWasCutOffSaysSo: at the limit of its length an answer ends
 // otherwise than one that is whole, for people and for programs.
 func TestAnAnswerThatWasCutOffSaysSo(t *testing.T) {
 	t.Parallel()
-	url := modeltest.StartFake(t)
+	url := standin.Start(t)
 	const prompt = "[[fake stop=max_tokens]] [[fake say Once upon a time]]"
 	for _, provider := range []string{"anthropic", "openai"} {
 		t.Run(provider, func(t *testing.T) {

@@ -10,15 +10,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidemark-sessions/tidemark/model/modeltest"
+	"github.com/tidemark-sessions/tidemark/model/standin"
 )
 
 // TestRealAgentsGoOnWithWhatIsNamed has Claude Code and Codex themselves go on
 // with sessions that a fleet gives them, in their sandboxes, and asks what their
 // model was sent.
 func TestRealAgentsGoOnWithWhatIsNamed(t *testing.T) {
-	claudePath, codexPath := modeltest.RealAgents(t, os.Getenv(modeltest.RealVariable))
-	f := &realFleet{T: t, dir: t.TempDir(), url: modeltest.StartFake(t)}
+	claudePath, codexPath := standin.RealAgents(t, os.Getenv(standin.RealVariable))
+	f := &realFleet{T: t, dir: t.TempDir(), url: standin.Start(t)}
 	f.write(".codex/config.toml", "model_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\nbase_url = \""+f.url+"/v1\"\nenv_key = \"FAKE_KEY\"\nwire_api = \"responses\"\n")
 	f.write("work/README", "Here they work.\n")
 	f.write("fleet.yaml", `version: 1

@@ -95,7 +95,7 @@ func TestEveryCommandKeepsTheConventions(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(commandDir(t), "tidemark")
 	home := t.TempDir()
-	try := func(args ...string) (code int, stdout, stderr string) {
+	start := func(args ...string) (code int, stdout, stderr string) {
 		cmd := exec.Command(bin, args...)
 		cmd.Env = []string{"HOME=" + home, "XDG_DATA_HOME=" + home + "/data", "PATH=" + os.Getenv("PATH")}
 		cmd.Dir = home
@@ -109,21 +109,21 @@ func TestEveryCommandKeepsTheConventions(t *testing.T) {
 			t.Parallel()
 			args := strings.Fields(c.CommandPath())[1:]
 			if c.IsAdditionalHelpTopicCommand() {
-				topicKeepsTheConventions(t, c, try)
+				topicKeepsTheConventions(t, c)
 				return
 			}
 			own := c.CommandPath() == "tidemark" || !strings.HasPrefix(c.CommandPath(), "tidemark completion")
 			if c.Short == "" || own && !c.HasSubCommands() && c.Example == "" {
 				t.Error("it has no short help or no example")
 			}
-			code, stdout, stderr := try(append(args, "--help")...)
+			code, stdout, stderr := inProcess(t, append(args, "--help")...)
 			if code != 0 || !strings.Contains(stdout, "Usage:") || stderr != "" {
 				t.Errorf("--help: exit %d, stderr %q", code, stderr)
 			}
-			if _, again, _ := try(append(append([]string{"--no-color"}, args...), "--help")...); again != stdout {
+			if _, again, _ := inProcess(t, append(append([]string{"--no-color"}, args...), "--help")...); again != stdout {
 				t.Error("flags before the command mean something else")
 			}
-			code, stdout, stderr = try(append(args, "--no-such-flag")...)
+			code, stdout, stderr = inProcess(t, append(args, "--no-such-flag")...)
 			if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "tidemark: ") || !strings.Contains(stderr, "hint: ") {
 				t.Errorf("an unknown flag: exit %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
@@ -135,7 +135,7 @@ func TestEveryCommandKeepsTheConventions(t *testing.T) {
 				if c.Name() == "purge" {
 					missing = append(args, "nothing", "--yes")
 				}
-				code, stdout, stderr = try(append(missing, "--no-input")...)
+				code, stdout, stderr = start(append(missing, "--no-input")...)
 				if code != 10 || stdout != "" || !strings.Contains(stderr, "hint: ") {
 					t.Errorf("without a store: exit %d, stdout %q, stderr %q", code, stdout, stderr)
 				}
@@ -147,13 +147,26 @@ func TestEveryCommandKeepsTheConventions(t *testing.T) {
 	})
 }
 
+// inProcess asks for help, or for what is refused before anything is read,
+// without starting the program.
+func inProcess(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	var out, told bytes.Buffer
+	a := newApp()
+	a.out, a.err, a.terminal = &out, &told, false
+	root := rootCommand(a)
+	root.SetArgs(chatArgs(root, tagArgs(args)))
+	err := root.ExecuteContext(t.Context())
+	a.complain(err)
+	return exitOf(err), out.String(), told.String()
+}
+
 // topicKeepsTheConventions reads a help topic in both ways there are.
-func topicKeepsTheConventions(t *testing.T, c *cobra.Command, try func(args ...string) (int, string, string)) {
+func topicKeepsTheConventions(t *testing.T, c *cobra.Command) {
 	if c.Short == "" || c.Long == "" {
 		t.Error("it has no short help or no text")
 	}
 	for _, args := range [][]string{{"help", c.Name()}, {c.Name(), "--help"}, {c.Name()}} {
-		code, stdout, stderr := try(args...)
+		code, stdout, stderr := inProcess(t, args...)
 		if code != 0 || strings.TrimSpace(stdout) != c.Long || stderr != "" {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}

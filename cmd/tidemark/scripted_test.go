@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidemark-sessions/tidemark/model/modeltest"
+	"github.com/tidemark-sessions/tidemark/model/standin"
 )
 
 // TestWhatTheServerWasSentIsTheHistory checks resume, branch, fork and
 // compaction by what the server says that it received.
 func TestWhatTheServerWasSentIsTheHistory(t *testing.T) {
 	t.Parallel()
-	url := modeltest.StartFake(t)
+	url := standin.Start(t)
 	for _, provider := range []string{"anthropic", "openai"} {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +77,7 @@ func TestWhatTheServerWasSentIsTheHistory(t *testing.T) {
 // error that says what it is, and the session goes on after each.
 func TestFaultsOfAProviderOneByOne(t *testing.T) {
 	t.Parallel()
-	url := modeltest.StartFake(t)
+	url := standin.Start(t)
 	for _, provider := range []string{"anthropic", "openai"} {
 		for name, fault := range map[string]struct {
 			mark string

@@ -11,10 +11,11 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/model/standin"
 )
 
 func scripted(t *testing.T, p Provider) {
-	base := StartFake(t)
+	base := standin.Start(t)
 	hasty := model.Retry{Attempts: 3, First: time.Millisecond, Most: 5 * time.Millisecond}
 	client := p.New(Dial{BaseURL: base, Key: "any", Retry: hasty, HTTP: &http.Client{}})
 	bash := []model.Tool{{Name: "bash", Schema: json.RawMessage(`{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}`)}}

@@ -205,8 +205,10 @@ func settings(dir string, o Options) []string {
 	}
 	if !o.Synced {
 		all["fsync"] = "off"
-		// What is in memory stays small: the log of the server is used again
-		// after a few segments.
+		// Compiling a plan takes longer than running it on the little that tests
+		// keep. The log is used again after a few segments, so that what is in
+		// memory stays small.
+		all["jit"] = "off"
 		all["min_wal_size"], all["max_wal_size"] = "32MB", "96MB"
 		if !o.Durable {
 			all["synchronous_commit"], all["full_page_writes"] = "off", "off"

@@ -1,4 +1,9 @@
-package modeltest
+// Package standin is a stand-in for a model, which tests of programs talk to
+// over HTTP as they would to a real one, and finds the real agents that it is
+// put before. It never asks a model. Only tests use it.
+//
+//	url := standin.Start(t)
+package standin
 
 import (
 	"bytes"
@@ -15,7 +20,7 @@ import (
 	"time"
 )
 
-// StartFake starts a stand-in for a model, which ends with the test, and returns
+// Start starts a stand-in for a model, which ends with the test, and returns
 // its address. It speaks the protocols of Anthropic (…/messages) and of OpenAI
 // (…/chat/completions, …/responses), accepts any key and any model, and keeps no
 // conversation: the user's last message says what to answer, and the number of
@@ -34,9 +39,9 @@ import (
 //
 // Without a mark it repeats what it heard; asked "What have I said so far?" it
 // lists everything that it was sent.
-func StartFake(t testing.TB) string {
+func Start(t testing.TB) string {
 	t.Helper()
-	s := httptest.NewServer(&standIn{failed: map[string]int{}})
+	s := httptest.NewServer(&server{failed: map[string]int{}})
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
@@ -44,7 +49,7 @@ func StartFake(t testing.TB) string {
 	return s.URL
 }
 
-type standIn struct {
+type server struct {
 	mu     sync.Mutex
 	failed map[string]int // how often, by request
 	asked  int
@@ -73,7 +78,7 @@ type schema struct {
 	Required   []string          `json:"required"`
 }
 
-func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := io.Reader(r.Body)
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(r.Body)
@@ -117,7 +122,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, h, n)
 }
 
-func (s *standIn) answer(w http.ResponseWriter, r *http.Request, h heard, n int) {
+func (s *server) answer(w http.ResponseWriter, r *http.Request, h heard, n int) {
 	prompt := ""
 	if len(h.said) > 0 {
 		prompt = h.said[len(h.said)-1]

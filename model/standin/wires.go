@@ -1,4 +1,4 @@
-package modeltest
+package standin
 
 import (
 	"encoding/json"

@@ -1,0 +1,295 @@
+package segment
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Builder gathers lines and their words in memory, and writes them as one
+// segment. Size says how much it holds; who wants less memory writes earlier,
+// and merges. It is not safe for concurrent use.
+type Builder struct {
+	words *vocabulary
+	uses  []uint32 // word << 8 | code of the place, and what the code says follows
+	lines []built
+	logs  map[string]int64 // ordinals in the order of arrival
+	names []string
+	spans map[string][]Span
+	place int   // of the word before
+	err   error // what was added and cannot be
+}
+
+// built is a line and where its words begin.
+type built struct {
+	ref
+	from int
+}
+
+// The codes beside a word: up to placeFar, how far its place is behind that of
+// the word before.
+const (
+	placeFar  = 253
+	placeAway = 254 // the place is in the next number
+	placeNone = 255
+)
+
+// maxWords is how many different words a segment has at most.
+const maxWords = 1 << 24
+
+// NewBuilder returns an empty Builder.
+func NewBuilder() *Builder {
+	return &Builder{words: newVocabulary(), logs: make(map[string]int64), spans: make(map[string][]Span)}
+}
+
+// Line begins a line, whose words follow. It counts as indexed.
+func (b *Builder) Line(l Line) {
+	log, ok := b.logs[l.Log]
+	if !ok {
+		log = int64(len(b.names))
+		b.logs[l.Log], b.names = log, append(b.names, l.Log)
+	}
+	b.place = 0
+	b.lines = append(b.lines, built{ref{log, l.Seq, l.At}, len(b.uses)})
+	b.Cover(l.Log, Span{l.Seq, l.Seq})
+}
+
+// Cover says that lines of a log are indexed, also where they have no words.
+func (b *Builder) Cover(log string, s Span) {
+	if len(log) == 0 || len(log) > MaxKeyBytes || s.From < 1 || s.To < s.From {
+		b.fail("log %.40q, lines %d to %d: no lines of a log", log, s.From, s.To)
+		return
+	}
+	spans := b.spans[log]
+	if n := len(spans); n > 0 && s.From >= spans[n-1].From && s.From <= spans[n-1].To+1 {
+		spans[n-1].To = max(spans[n-1].To, s.To)
+		return
+	}
+	b.spans[log] = append(spans, s)
+}
+
+// Word adds a word of the line that was begun last, with its place in it; a
+// negative place is none.
+func (b *Builder) Word(word []byte, place int) {
+	if len(word) == 0 || len(word) > MaxKeyBytes || len(b.lines) == 0 {
+		b.fail("word %.40q: empty, too long, or of no line", word)
+		return
+	}
+	if len(b.uses)+2 > cap(b.uses) {
+		b.uses = slices.Grow(b.uses, max(len(b.uses), 1<<14))
+	}
+	n := b.words.number(word)
+	switch d := place - b.place; {
+	case n >= maxWords:
+		b.fail("more than %d words", maxWords)
+	case place < 0:
+		b.uses = append(b.uses, n<<8|placeNone)
+		return
+	case uint64(place) >= uint64(noPlace):
+		b.fail("word %.40q: place %d", word, place)
+	case d >= 0 && d <= placeFar:
+		b.uses = append(b.uses, n<<8|uint32(d))
+	default:
+		b.uses = append(b.uses, n<<8|placeAway, uint32(place))
+	}
+	b.place = place
+}
+
+func (b *Builder) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = tidemark.Invalidf(format, args...)
+	}
+}
+
+// Len is how many lines were added.
+func (b *Builder) Len() int { return len(b.lines) }
+
+// Size is about how many bytes of memory the lines take. Writing them takes some
+// 32 MB more at most.
+func (b *Builder) Size() int {
+	return 4*len(b.uses) + 40*len(b.lines) + b.words.size() + 100*len(b.spans)
+}
+
+// Write writes the segment. The Builder is spent then. ErrInvalid: too many
+// lines, or something was added that no segment can have.
+func (b *Builder) Write(emit Emit) error {
+	if b.err != nil {
+		return b.err
+	}
+	if len(b.lines) > MaxLines {
+		return tidemark.Invalidf("%d lines in a segment: at most %d are allowed", len(b.lines), MaxLines)
+	}
+	w := &writer{emit: emit}
+	logs := &treeWriter{w: w, kind: logBlock}
+	ordinals := make([]int64, len(b.names)) // in the order of names, by that of arrival
+	for i, name := range slices.Sorted(maps.Keys(b.spans)) {
+		if err := logs.add([]byte(name), appendSpans(nil, unite(b.spans[name]))); err != nil {
+			return err
+		}
+		if o, ok := b.logs[name]; ok {
+			ordinals[o] = int64(i)
+		}
+	}
+	logRoot, err := logs.finish()
+	if err != nil {
+		return err
+	}
+	order, err := b.order(ordinals)
+	if err != nil {
+		return err
+	}
+	table := &tableWriter{w: w}
+	for _, i := range order {
+		l := b.lines[i].ref
+		l.log = ordinals[l.log]
+		if err := table.add(l); err != nil {
+			return err
+		}
+	}
+	if err := table.flush(); err != nil {
+		return err
+	}
+	words := &treeWriter{w: w, kind: wordBlock}
+	if err := b.writeWords(w, words, order); err != nil {
+		return err
+	}
+	wordRoot, err := words.finish()
+	if err != nil {
+		return err
+	}
+	return w.footer(table, words.keys, logs.keys, logRoot, wordRoot)
+}
+
+// order returns the lines by time, log and seq: their ranks are their numbers.
+func (b *Builder) order(ordinals []int64) ([]uint32, error) {
+	order := make([]uint32, len(b.lines))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	compare := func(x, y uint32) int {
+		l, o := &b.lines[x], &b.lines[y]
+		return cmp.Or(cmp.Compare(l.at, o.at), cmp.Compare(ordinals[l.log], ordinals[o.log]), cmp.Compare(l.seq, o.seq))
+	}
+	slices.SortFunc(order, compare)
+	for i := 1; i < len(order); i++ {
+		if l := &b.lines[order[i]]; compare(order[i-1], order[i]) == 0 {
+			return nil, tidemark.Invalidf("%s: line %d was added twice", b.names[l.log], l.seq)
+		}
+	}
+	return order, nil
+}
+
+// usesAtOnce bounds the uses of words that are sorted at a time, and with them
+// the memory.
+const usesAtOnce = 4 << 20
+
+// writeWords writes the words in their order: some at a time, whose uses are
+// dealt out to them by going through all lines.
+func (b *Builder) writeWords(w *writer, words *treeWriter, order []uint32) error {
+	sorted := b.words.sorted()
+	rank := make([]uint32, len(sorted))
+	for i, n := range sorted {
+		rank[n] = uint32(i)
+	}
+	lists := &listWriter{w: w}
+	var uses []uint64
+	var value []byte
+	for from := 0; from < len(sorted); {
+		to, total := from, 0
+		for to < len(sorted) && (to == from || total+int(b.words.uses[sorted[to]]) <= usesAtOnce) {
+			total += int(b.words.uses[sorted[to]])
+			to++
+		}
+		ends := make([]int, to-from) // where the next use of each word goes
+		at := 0
+		for i := range ends {
+			ends[i] = at
+			at += int(b.words.uses[sorted[from+i]])
+		}
+		uses = slices.Grow(uses[:0], total)[:total]
+		b.deal(order, rank, uint32(from), uint32(to), ends, uses)
+		at = 0
+		for i, end := range ends {
+			word := b.words.word(sorted[from+i])
+			var err error
+			if value, err = encodeUses(lists, value[:0], word, uses[at:end], len(order)); err != nil {
+				return err
+			}
+			if err = words.add(word, value); err != nil {
+				return err
+			}
+			at = end
+		}
+		from = to
+	}
+	return nil
+}
+
+// deal puts the uses of the words of ranks from to to into their places in uses,
+// as number << 32 | place; no place is noPlace.
+func (b *Builder) deal(order, rank []uint32, from, to uint32, ends []int, uses []uint64) {
+	for number, i := range order {
+		end := len(b.uses)
+		if int(i)+1 < len(b.lines) {
+			end = b.lines[i+1].from
+		}
+		place := uint32(0)
+		for j := b.lines[i].from; j < end; j++ {
+			use := b.uses[j]
+			here := noPlace
+			switch code := use & 0xff; code {
+			case placeNone:
+			case placeAway:
+				j++
+				place = b.uses[j]
+				here = place
+			default:
+				place += code
+				here = place
+			}
+			if r := rank[use>>8] - from; r < to-from {
+				uses[ends[r]] = uint64(number)<<32 | uint64(here)
+				ends[r]++
+			}
+		}
+	}
+}
+
+// noPlace stands for a word without a place.
+const noPlace = uint32(1<<32 - 1)
+
+// encodeUses encodes the list of one word.
+func encodeUses(lists *listWriter, value []byte, word []byte, uses []uint64, lines int) ([]byte, error) {
+	count := 0
+	for i := range uses {
+		if i == 0 || uses[i]>>32 != uses[i-1]>>32 {
+			count++
+		}
+	}
+	lists.begin(!IsFilter(word) && keepsPlaces(count, lines))
+	var places []uint32
+	var where []byte
+	for i := 0; i < len(uses); {
+		number := uses[i] >> 32
+		places = places[:0]
+		for ; i < len(uses) && uses[i]>>32 == number; i++ {
+			if p := uint32(uses[i]); p != noPlace {
+				places = append(places, p)
+			}
+		}
+		if len(places) > 1 {
+			slices.Sort(places)
+			places = slices.Compact(places)
+		}
+		single := false
+		if lists.places {
+			where, single = appendPlaces(where[:0], places)
+		}
+		if err := lists.add(int64(number), single, where); err != nil {
+			return value, err
+		}
+	}
+	return lists.finish(value)
+}

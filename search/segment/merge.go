@@ -1,0 +1,458 @@
+package segment
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Without says which lines of which logs a merge leaves out: they are neither
+// found nor covered any more.
+type Without map[string][]Span
+
+func (w Without) has(log string, seq int64) bool {
+	return slices.ContainsFunc(w[log], func(s Span) bool { return s.From <= seq && seq <= s.To })
+}
+
+// from returns what is left of spans of a log.
+func (w Without) from(log string, spans []Span) []Span {
+	for _, gone := range w[log] {
+		var left []Span
+		for _, s := range spans {
+			if s.To < gone.From || s.From > gone.To {
+				left = append(left, s)
+				continue
+			}
+			if s.From < gone.From {
+				left = append(left, Span{s.From, gone.From - 1})
+			}
+			if s.To > gone.To {
+				left = append(left, Span{gone.To + 1, s.To})
+			}
+		}
+		spans = left
+	}
+	return spans
+}
+
+// Merge writes one segment with the lines of several, and without some. Of a
+// line that is in several segments, the last of them counts. It reads each
+// segment once, from its beginning to its end, and keeps four bytes for each line
+// and each log in memory. ErrInvalid: more than MaxLines.
+func Merge(ctx context.Context, segments []*Reader, without Without, emit Emit) error {
+	lines := 0
+	for _, r := range segments {
+		lines += r.Len()
+	}
+	if lines > MaxLines {
+		return tidemark.Invalidf("%d lines in a segment: at most %d are allowed", lines, MaxLines)
+	}
+	m := &merger{w: &writer{emit: emit}, segments: segments, without: without}
+	logRoot, err := m.mergeLogs(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.mergeLines(ctx); err != nil {
+		return err
+	}
+	words := &treeWriter{w: m.w, kind: wordBlock}
+	if err := m.mergeWords(ctx, words); err != nil {
+		return err
+	}
+	wordRoot, err := words.finish()
+	if err != nil {
+		return err
+	}
+	return m.w.footer(&m.table, words.keys, int64(len(m.names)), logRoot, wordRoot)
+}
+
+// gone stands for a log or line that is left out.
+const gone = uint32(1<<32 - 1)
+
+type merger struct {
+	w        *writer
+	segments []*Reader
+	without  Without
+
+	names   []string   // of the logs in the merged segment; only those that lose lines
+	logs    [][]uint32 // of each segment: what its logs are in the merged one
+	numbers [][]uint32 // of each segment: what its lines are in the merged one
+	table   tableWriter
+}
+
+// scans opens a tree of each segment at its first key; those without keys are nil.
+func (m *merger) scans(ctx context.Context, kind byte) ([]*treeScan, error) {
+	scans := make([]*treeScan, len(m.segments))
+	for i, r := range m.segments {
+		root := r.logRoot
+		if kind == wordBlock {
+			root = r.wordRoot
+		}
+		t, err := r.scanTree(ctx, root, kind, keyRange{})
+		if err != nil {
+			return nil, err
+		}
+		if scans[i], err = t.advance(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return scans, nil
+}
+
+// advance goes to the next key, and returns nil at the end.
+func (t *treeScan) advance(ctx context.Context) (*treeScan, error) {
+	if ok, err := t.next(ctx); err != nil || !ok {
+		return nil, err
+	}
+	return t, nil
+}
+
+// least returns the first key that the scans are at, and which of them are.
+func least(scans []*treeScan, at []int) (key []byte, of []int) {
+	for i, t := range scans {
+		if t == nil {
+			continue
+		}
+		switch c := bytes.Compare(t.key, key); {
+		case len(at) == 0 || c < 0:
+			key, at = t.key, append(at[:0], i)
+		case c == 0:
+			at = append(at, i)
+		}
+	}
+	return key, at
+}
+
+func (m *merger) mergeLogs(ctx context.Context) (root int64, err error) {
+	scans, err := m.scans(ctx, logBlock)
+	if err != nil {
+		return 0, err
+	}
+	m.logs = make([][]uint32, len(m.segments))
+	out := &treeWriter{w: m.w, kind: logBlock}
+	for {
+		key, of := least(scans, nil)
+		if len(of) == 0 {
+			break
+		}
+		var spans []Span
+		for _, i := range of {
+			own, err := parseSpans(scans[i].number, scans[i].value)
+			if err != nil {
+				return 0, err
+			}
+			spans = append(spans, own...)
+		}
+		log, ordinal := string(key), gone
+		if spans = m.without.from(log, unite(spans)); len(spans) > 0 {
+			ordinal = uint32(out.keys)
+			if err := out.add(key, appendSpans(nil, spans)); err != nil {
+				return 0, err
+			}
+			if len(m.without[log]) == 0 {
+				log = ""
+			}
+			m.names = append(m.names, log)
+		}
+		for _, i := range of {
+			if scans[i].ordinal != int64(len(m.logs[i])) {
+				return 0, corrupt(scans[i].number, "logs that are not counted right")
+			}
+			m.logs[i] = append(m.logs[i], ordinal)
+			if scans[i], err = scans[i].advance(ctx); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return out.finish()
+}
+
+// tableScan reads the table of a segment from its beginning.
+type tableScan struct {
+	r     *Reader
+	refs  []ref // of the blocks that are here
+	next  int64 // number of the line behind them
+	taken int   // of refs
+}
+
+// peek returns the line that is next, false at the end.
+func (t *tableScan) peek(ctx context.Context) (ref, bool, error) {
+	if t.taken == len(t.refs) {
+		if t.next >= t.r.lines {
+			return ref{}, false, nil
+		}
+		var numbers []int64
+		for n := t.next; n < t.r.lines && len(numbers) < leafAhead; n += tableLines {
+			numbers = append(numbers, t.r.tableBlock(uint32(n)))
+		}
+		got, err := t.r.blocks(ctx, numbers)
+		if err != nil {
+			return ref{}, false, err
+		}
+		t.refs, t.taken = t.refs[:0], 0
+		for i, number := range numbers {
+			for at := 0; at < tableLines && t.next < t.r.lines; at += groupLines {
+				had := len(t.refs)
+				if t.refs, err = t.r.parseGroup(t.refs, number, got[i], at); err != nil {
+					return ref{}, false, err
+				}
+				t.next += int64(len(t.refs) - had)
+			}
+		}
+	}
+	return t.refs[t.taken], true, nil
+}
+
+func (m *merger) mergeLines(ctx context.Context) error {
+	m.table.w = m.w
+	m.numbers = make([][]uint32, len(m.segments))
+	scans := make([]*tableScan, len(m.segments))
+	for i, r := range m.segments {
+		scans[i] = &tableScan{r: r}
+		m.numbers[i] = make([]uint32, 0, r.lines)
+	}
+	for {
+		best, least, err := m.leastLine(ctx, scans)
+		if err != nil {
+			return err
+		}
+		if best < 0 {
+			return m.table.flush()
+		}
+		m.take(scans, best, uint32(m.table.count))
+		if err := m.table.add(least); err != nil {
+			return err
+		}
+	}
+}
+
+// take says what becomes of the line that is next in a segment.
+func (m *merger) take(scans []*tableScan, i int, number uint32) {
+	scans[i].taken++
+	m.numbers[i] = append(m.numbers[i], number)
+}
+
+// nextLine returns the next line of a segment that is not left out, false at the
+// end.
+func (m *merger) nextLine(ctx context.Context, scans []*tableScan, i int) (ref, bool, error) {
+	for {
+		l, ok, err := scans[i].peek(ctx)
+		if err != nil || !ok {
+			return ref{}, false, err
+		}
+		if l.log >= int64(len(m.logs[i])) {
+			return ref{}, false, corrupt(scans[i].r.tableFirst, "a line of no log")
+		}
+		log := m.logs[i][l.log]
+		if log != gone && (m.names[log] == "" || !m.without.has(m.names[log], l.seq)) {
+			l.log = int64(log)
+			return l, true, nil
+		}
+		m.take(scans, i, gone)
+	}
+}
+
+// leastLine returns the oldest line that is next in one of the segments, −1 at
+// the end. Where several have it, all but the last are passed over.
+func (m *merger) leastLine(ctx context.Context, scans []*tableScan) (best int, least ref, err error) {
+	best = -1
+	for i := range scans {
+		l, ok, err := m.nextLine(ctx, scans, i)
+		if err != nil {
+			return -1, ref{}, err
+		}
+		if !ok {
+			continue
+		}
+		c := -1
+		if best >= 0 {
+			c = cmp.Or(cmp.Compare(l.at, least.at), cmp.Compare(l.log, least.log), cmp.Compare(l.seq, least.seq))
+		}
+		if c == 0 {
+			m.take(scans, best, gone)
+		}
+		if c <= 0 {
+			best, least = i, l
+		}
+	}
+	return best, least, nil
+}
+
+func (m *merger) mergeWords(ctx context.Context, out *treeWriter) error {
+	scans, err := m.scans(ctx, wordBlock)
+	if err != nil {
+		return err
+	}
+	lists := &listWriter{w: m.w}
+	var value []byte
+	var at []int
+	readings := make([]reading, len(m.segments))
+	for {
+		var key []byte
+		if key, at = least(scans, at[:0]); len(at) == 0 {
+			return nil
+		}
+		count := 0
+		for _, i := range at {
+			l, err := m.segments[i].parseList(scans[i].number, scans[i].value)
+			if err != nil {
+				return err
+			}
+			count += l.count
+			readings[i].begin(m.segments[i], l, m.numbers[i])
+		}
+		lists.begin(!IsFilter(key) && keepsPlaces(count, m.table.count))
+		if err := m.mergeLists(ctx, lists, readings, at); err != nil {
+			return err
+		}
+		if lists.count > 0 {
+			if value, err = lists.finish(value[:0]); err != nil {
+				return err
+			}
+			if err := out.add(key, value); err != nil {
+				return err
+			}
+		}
+		for _, i := range at {
+			if scans[i], err = scans[i].advance(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// mergeLists joins the lists of one word.
+func (m *merger) mergeLists(ctx context.Context, out *listWriter, readings []reading, of []int) error {
+	for _, i := range of {
+		if err := readings[i].next(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		best := -1
+		for _, i := range of {
+			if !readings[i].over && (best < 0 || readings[i].number < readings[best].number) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return nil
+		}
+		r := &readings[best]
+		if int64(r.number) <= out.last {
+			return corrupt(r.l.first, "a list that is not in order")
+		}
+		where, single, err := r.where()
+		if err != nil {
+			return err
+		}
+		if err := out.add(int64(r.number), single, where); err != nil {
+			return err
+		}
+		if err := r.next(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// reading goes through a list from its beginning, by the numbers that its lines
+// have behind a merge.
+type reading struct {
+	r       *Reader
+	l       list
+	numbers []uint32 // what the numbers become
+
+	over   bool
+	number uint32 // the current one, in the merged segment
+
+	row     int64    // the next row
+	ahead   [][]byte // rows that are here
+	before  int64    // last number of the rows before
+	chunks  []chunk
+	at, i   int // of the current number
+	decoded [chunkLines]uint32
+	split   bool
+	starts  [chunkLines + 1]uint16
+}
+
+func (d *reading) begin(r *Reader, l list, numbers []uint32) {
+	d.r, d.l, d.numbers = r, l, numbers
+	d.over, d.row, d.ahead, d.before, d.chunks, d.at, d.i = false, 0, nil, -1, d.chunks[:0], -1, 0
+}
+
+// next goes to the next number that is not gone.
+func (d *reading) next(ctx context.Context) error {
+	for {
+		d.i++
+		for d.at < 0 || d.at == len(d.chunks) || d.i >= d.chunks[d.at].count {
+			if d.at++; d.at >= len(d.chunks) {
+				if err := d.load(ctx); err != nil || d.over {
+					return err
+				}
+			}
+			if !d.chunks[d.at].decode(&d.decoded, d.r.lines) {
+				return corrupt(d.l.first, "a list that cannot be read")
+			}
+			d.before = int64(d.decoded[d.chunks[d.at].count-1])
+			d.i, d.split = 0, false
+		}
+		if n := d.numbers[d.decoded[d.i]]; n != gone {
+			d.number = n
+			return nil
+		}
+	}
+}
+
+// load reads the next row, or the list that stands beside its word.
+func (d *reading) load(ctx context.Context) (err error) {
+	d.at = 0
+	if d.l.rows == 0 {
+		if d.row++; d.row > 1 {
+			d.over = true
+			return nil
+		}
+		d.chunks, err = d.l.parseChunks(d.chunks[:0], 0, d.l.inline, -1, d.r.lines)
+		return err
+	}
+	if d.row == d.l.rows {
+		d.over = true
+		return nil
+	}
+	if len(d.ahead) == 0 {
+		var numbers []int64
+		for i := d.row; i < d.l.rows && len(numbers) < rowsAhead; i++ {
+			numbers = append(numbers, d.l.first+i)
+		}
+		if d.ahead, err = d.r.blocks(ctx, numbers); err != nil {
+			return err
+		}
+	}
+	number := d.l.first + d.row
+	s := scan{rest: d.ahead[0]}
+	d.ahead, d.row = d.ahead[1:], d.row+1
+	if kind, before := s.byte(), s.upTo(uint64(d.r.lines))-1; s.bad || kind != rowBlock || before != d.before {
+		return corrupt(number, "no row of a list")
+	}
+	d.chunks, err = d.l.parseChunks(d.chunks[:0], number, s.rest, d.before, d.r.lines)
+	return err
+}
+
+// where returns the places of the current number as they are encoded.
+func (d *reading) where() (where []byte, single bool, err error) {
+	if !d.l.places {
+		return unknownPlaces, false, nil
+	}
+	c := &d.chunks[d.at]
+	if !d.split {
+		if !c.split(&d.starts) {
+			return nil, false, corrupt(d.l.first, "places that cannot be read")
+		}
+		d.split = true
+	}
+	return c.where[d.starts[d.i]:d.starts[d.i+1]], c.single(d.i), nil
+}
+
+var unknownPlaces = []byte{placesUnknown}

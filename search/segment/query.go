@@ -1,0 +1,103 @@
+package segment
+
+import (
+	"context"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Query says which lines are asked for: those with one of the terms of each
+// group of All, with none of the terms of None, and with every phrase. All and
+// Phrases may not both be empty. Words by which lines are filtered are terms like
+// any other.
+type Query struct {
+	All     [][]tidemark.Term
+	None    []tidemark.Term
+	Phrases [][]tidemark.Step
+
+	Before *Line // only lines before it, in the order of Line.Compare
+	Since  int64 // only lines of that time, as in Line.At, or later; 0: all
+}
+
+// Hit is a line that was found. Unless it is Sure, the places of some word of a
+// phrase are not kept, and only the line itself can tell whether it has the phrase.
+type Hit struct {
+	Line
+	Sure bool
+}
+
+// Search yields the lines of several segments that match, newest first. A line
+// that is in several of them is yielded once. To go on later, ask for what is
+// before the last hit.
+func Search(ctx context.Context, segments []*Reader, q Query) iter.Seq2[Hit, error] {
+	return func(yield func(Hit, error) bool) {
+		var open []*stream
+		for _, r := range segments {
+			open = append(open, &stream{r: r, q: &q})
+		}
+		var last *Hit
+		for {
+			best, err := newest(ctx, open)
+			if err != nil {
+				yield(Hit{}, err)
+				return
+			}
+			if best == nil {
+				return
+			}
+			hit := best.ready[0]
+			best.ready = best.ready[1:]
+			if last != nil && last.Line == hit.Line {
+				continue
+			}
+			if last = &hit; !yield(hit, nil) {
+				return
+			}
+		}
+	}
+}
+
+// newest returns the stream with the newest hit, nil when all are at their end. A
+// segment is not asked before its newest line could be the answer.
+func newest(ctx context.Context, open []*stream) (best *stream, err error) {
+	for {
+		best = nil
+		var unread *stream
+		for _, s := range open {
+			switch {
+			case len(s.ready) > 0:
+				if best == nil || s.ready[0].Compare(best.ready[0].Line) > 0 {
+					best = s
+				}
+			case !s.over && (unread == nil || s.bound() > unread.bound()):
+				unread = s
+			}
+		}
+		if unread == nil || best != nil && best.ready[0].At > unread.bound() {
+			return best, nil
+		}
+		if err := unread.fill(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Count returns how many lines of a segment match, and how many of these are not
+// sure. It stops at a limit, where that is not 0.
+func (r *Reader) Count(ctx context.Context, q Query, limit int) (lines, unsure int, err error) {
+	s := &stream{r: r, q: &q}
+	if err := s.begin(ctx); err != nil {
+		return 0, 0, err
+	}
+	for limit == 0 || lines < limit {
+		c, ok, err := s.next(ctx)
+		if err != nil || !ok {
+			return lines, unsure, err
+		}
+		if lines++; !c.sure {
+			unsure++
+		}
+	}
+	return lines, unsure, nil
+}
