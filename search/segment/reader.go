@@ -70,11 +70,8 @@ func Open(ctx context.Context, fetch Fetch, blocks int64) (*Reader, error) {
 	return r, nil
 }
 
-// Len is how many lines the segment has, and Blocks how many blocks.
+// Len is how many lines the segment has.
 func (r *Reader) Len() int { return int(r.lines) }
-
-// Blocks is how many blocks the segment has.
-func (r *Reader) Blocks() int64 { return r.last }
 
 // blocks asks for blocks, and refuses what no segment has.
 func (r *Reader) blocks(ctx context.Context, numbers []int64) ([][]byte, error) {
