@@ -33,6 +33,9 @@ type Reader struct {
 //	F, version, lines, words, logs, root of the logs, first block of the table,
 //	root of the words, time of the oldest line, how much newer the newest is
 func (w *writer) footer(t *tableWriter, words, logs int64, logRoot, wordRoot int64) error {
+	if err := w.endRows(); err != nil {
+		return err
+	}
 	b := []byte{footerBlock, Version}
 	for _, v := range []int64{int64(t.count), words, logs, logRoot, t.first, wordRoot} {
 		b = appendUint(b, uint64(v))
