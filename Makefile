@@ -126,11 +126,11 @@ attacks: deps bin/tally ## the adversarial suite alone: what the threat model na
 	bash scripts/attacks.sh
 
 .PHONY: soak
-soak: deps ## random histories against the model, SOAKCHECKS (10000) each, every script on every kind of store, long fuzzing
+soak: deps ## random histories against the model, SOAKCHECKS (10000) each, what make test tries some cases of, long fuzzing
 	@grep -rlE --include='*_test.go' '^\s+"(pgregory.net/rapid|.*/backend/backendtest)"$$' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 		$(GO) test -count=1 -timeout=0 ./$$dir -args -rapid.checks=$(SOAKCHECKS) </dev/null; \
 	done
-	TIDEMARK_EVERY_CASE=1 $(GO) test -count=1 -timeout=0 -run '^TestScripts$$' ./cmd/tidemark
+	TIDEMARK_EVERY_CASE=1 $(GO) test -count=1 -timeout=0 -run '^(TestScripts|TestEveryPageFitsAndIsAccessible)$$' ./cmd/tidemark ./server
 	@$(MAKE) fuzz FUZZTIME=10m
 
 .PHONY: audit-trial
