@@ -201,7 +201,9 @@ func (h *chatter) complaints(log io.Reader) {
 func (c *conversation) converse(r *rand.Rand, turns int, asleep bool) (*chatter, error) {
 	var args []string
 	if asleep {
-		args = []string{"--hibernate-after", "0.001"}
+		// Minutes: long enough for the next message to come first on a machine
+		// that is busy.
+		args = []string{"--hibernate-after", "0.02"}
 	}
 	h := c.begin(r, args...)
 	var err error
