@@ -91,22 +91,53 @@ func (s *Store) borrowed(ctx context.Context, id tidemark.SessionID, token strin
 // user of the same token was quicker. The Writer is kept for the next call, so
 // that an append under a lease is one commit and reads nothing.
 func (s *Store) WithToken(ctx context.Context, id tidemark.SessionID, token string, do func(*Writer) error) error {
+	return s.withKept(ctx, id, token, func() (*Writer, error) { return s.AttachWithToken(ctx, id, token) }, do)
+}
+
+// WithoutLease runs do with a Writer of a session that nobody holds, for one
+// commit. It takes no lease: the commit requires that nobody has taken one, and
+// that the session is as it was. ErrHeld: somebody holds the session, or did, or
+// nobody ever has; Attach decides.
+func (s *Store) WithoutLease(ctx context.Context, id tidemark.SessionID, do func(*Writer) error) error {
+	return s.withKept(ctx, id, "", func() (*Writer, error) {
+		i, err := s.Session(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if i.State != Live {
+			return nil, tidemark.Errorf(tidemark.ErrTrashed, "session %s is in the trash", id)
+		}
+		l, err := s.Lease(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if l.Held || l.Version == 0 || i.Owner != "" {
+			return nil, &HeldError{Lease: l, Now: s.k.Clock()}
+		}
+		w := s.writer(i, l)
+		w.held = s.k.HoldFree(l, tidemark.Precondition{Key: keyOf(kindSession, id), Version: i.version})
+		return w, w.main.load(ctx, s)
+	}, do)
+}
+
+// withKept runs do with the Writer that is kept for a token, or else with one of
+// attach, which is then kept; again when somebody else was quicker.
+func (s *Store) withKept(ctx context.Context, id tidemark.SessionID, token string, attach func() (*Writer, error), do func(*Writer) error) error {
 	if w := s.tokens.get(id, token); w != nil {
 		err := do(w)
 		if err == nil {
 			return nil
 		}
 		s.tokens.forget(id, token)
-		// What is kept may be old: the lease was lost, or somebody appended with
-		// the same token elsewhere, so that a parent is not known here. Nothing
-		// was written then.
+		// What is kept may be old: the lease was lost, or somebody appended
+		// elsewhere, so that a parent is not known here. Nothing was written then.
 		if !errors.Is(err, tidemark.ErrConflict) && !errors.Is(err, tidemark.ErrInvalid) {
 			return err
 		}
 	}
 	var err error
 	for range records.Tries {
-		w, lookErr := s.AttachWithToken(ctx, id, token)
+		w, lookErr := attach()
 		if lookErr != nil {
 			return lookErr
 		}
@@ -120,8 +151,8 @@ func (s *Store) WithToken(ctx context.Context, id tidemark.SessionID, token stri
 	return err
 }
 
-// HasToken reports whether the Writer of a token is kept, see WithToken: then
-// the caller's right to it was checked not long ago, and each commit under it
+// HasToken reports whether the Writer of a token is kept, see WithToken, or with
+// "" that of WithoutLease: then the session is one's own, and each commit
 // checks the lease.
 func (s *Store) HasToken(id tidemark.SessionID, token string) bool {
 	return s.tokens.get(id, token) != nil
@@ -130,7 +161,8 @@ func (s *Store) HasToken(id tidemark.SessionID, token string) bool {
 // maxTokenWriters bounds the Writers that a Store keeps.
 const maxTokenWriters = 256
 
-// tokenWriters are the Writers of tokens that were used not long ago. Nothing in
+// tokenWriters are the Writers of tokens that were used not long ago, and under
+// "" those of WithoutLease. Nothing in
 // them is relied on: what they commit requires the lease at its version and the
 // log at its length.
 type tokenWriters struct {
@@ -173,7 +205,7 @@ func (t *tokenWriters) forget(id tidemark.SessionID, token string) {
 
 // fresh reports whether the lease cannot have run out, as far as is known here.
 func (w *Writer) fresh() bool {
-	return !w.held.Ended() && w.s.k.Clock().Before(w.lease().HeardAt.Add(w.s.LeaseTime()))
+	return w.held.IsFree() || !w.held.Ended() && w.s.k.Clock().Before(w.lease().HeardAt.Add(w.s.LeaseTime()))
 }
 
 func (w *Writer) lease() Lease {

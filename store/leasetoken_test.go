@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -452,5 +453,163 @@ func TestManyCallsWithOneTokenAtOnceAreKeptOneAfterTheOther(t *testing.T) {
 	wg.Wait()
 	if i, err := s.Session(t.Context(), id); err != nil || i.Entries != 161 {
 		t.Errorf("%d entries, %v", i.Entries, err)
+	}
+}
+
+func sayFree(t *testing.T, s *store.Store, id tidemark.SessionID, text string) (seq int64, err error) {
+	t.Helper()
+	err = s.WithoutLease(t.Context(), id, func(w *store.Writer) error {
+		seqs, err := w.Append(t.Context(), tidemark.Say(tidemark.User, text))
+		if err == nil {
+			seq = seqs[0]
+		}
+		return err
+	})
+	return seq, err
+}
+
+func TestAnAppendWithoutALeaseTakesNone(t *testing.T) {
+	c := &counted{Backend: memory.New()}
+	s := store.New(c, nil)
+	id, token := lentSession(t, s)
+	if _, err := sayFree(t, s, id, "not while it is lent"); !errors.Is(err, tidemark.ErrHeld) {
+		t.Errorf("append = %v, want ErrHeld", err)
+	}
+	if err := s.ReturnToken(t.Context(), id, token); err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.Lease(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sayFree(t, s, id, "two"); err != nil {
+		t.Fatal(err)
+	}
+	c.reads, c.commits = 0, 0
+	if seq, err := sayFree(t, s, id, "three"); err != nil || seq != 3 || c.reads != 0 || c.commits != 1 {
+		t.Errorf("seq %d after %d reads and %d commits: %v", seq, c.reads, c.commits, err)
+	}
+	if after, err := s.Lease(t.Context(), id); err != nil || after.Version != before.Version || after.Held {
+		t.Errorf("the lease is %+v, was %+v, %v", after, before, err)
+	}
+}
+
+// What happens to a session after an append without a lease counts for the next
+// one, whether it happens in this process or in another.
+func TestAnAppendWithoutALeaseSeesWhatHappenedSince(t *testing.T) {
+	title := "ebb"
+	for _, c := range []struct {
+		name string
+		do   func(t *testing.T, s *store.Store, id tidemark.SessionID) error
+		want error
+	}{
+		{"held", func(t *testing.T, s *store.Store, id tidemark.SessionID) error {
+			_, err := s.Attach(t.Context(), id, tidemark.Holder{Program: "chat", PID: 1, Host: "far"})
+			return err
+		}, tidemark.ErrHeld},
+		{"lent", func(t *testing.T, s *store.Store, id tidemark.SessionID) error {
+			_, _, err := s.IssueToken(t.Context(), id, client)
+			return err
+		}, tidemark.ErrHeld},
+		{"trashed", func(t *testing.T, s *store.Store, id tidemark.SessionID) error { return s.Trash(t.Context(), id) }, tidemark.ErrNotFound},
+		{"purged", func(t *testing.T, s *store.Store, id tidemark.SessionID) error {
+			return s.Purge(t.Context(), id, client)
+		}, tidemark.ErrNotFound},
+		{"renamed", func(t *testing.T, s *store.Store, id tidemark.SessionID) error {
+			_, err := s.Change(t.Context(), id, store.Patch{Title: &title})
+			return err
+		}, nil},
+		{"held and left", func(t *testing.T, s *store.Store, id tidemark.SessionID) error {
+			w, err := s.Attach(t.Context(), id, client)
+			if err != nil {
+				return err
+			}
+			_, err = w.Append(t.Context(), tidemark.Say(tidemark.User, "between"))
+			return errors.Join(err, w.Close(t.Context()))
+		}, nil},
+	} {
+		for _, here := range []bool{true, false} {
+			t.Run(c.name+" here "+strconv.FormatBool(here), func(t *testing.T) {
+				b := memory.New()
+				s, by := store.New(b, nil), store.New(b, nil)
+				if here {
+					by = s
+				}
+				id, token := lentSession(t, s)
+				if err := s.ReturnToken(t.Context(), id, token); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := sayFree(t, s, id, "two"); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.do(t, by, id); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := sayFree(t, s, id, "three"); !errors.Is(err, c.want) {
+					t.Errorf("append = %v, want %v", err, c.want)
+				}
+				if _, err := b.Get(t.Context(), tidemark.Key{Kind: "session", ID: string(id)}); err != nil {
+					return // purged
+				}
+				i, err := s.Session(t.Context(), id)
+				if want := map[string]int64{"renamed": 3, "held and left": 4}[c.name]; err != nil || i.Entries != max(want, 2) {
+					t.Errorf("%d entries, %v", i.Entries, err)
+				}
+			})
+		}
+	}
+}
+
+// Appends that take no lease never come between those of somebody who has it.
+func TestAHolderIsAloneAlsoWithAppendsThatTakeNoLease(t *testing.T) {
+	b := memory.New()
+	one, two := store.New(b, nil), store.New(b, nil)
+	id, token := lentSession(t, one)
+	if err := one.ReturnToken(t.Context(), id, token); err != nil {
+		t.Fatal(err)
+	}
+	var kept atomic.Int64
+	kept.Store(1)
+	var wg sync.WaitGroup
+	for n := range 4 {
+		s := []*store.Store{one, two}[n%2]
+		wg.Go(func() {
+			for range 100 {
+				_, err := sayFree(t, s, id, "free")
+				switch {
+				case err == nil:
+					kept.Add(1)
+				case !errors.Is(err, tidemark.ErrHeld) && !errors.Is(err, tidemark.ErrConflict):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			w, err := two.Attach(t.Context(), id, client)
+			if err != nil {
+				continue // lost the race again and again
+			}
+			head := w.Head()
+			for range 3 {
+				seqs, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "held"))
+				if head++; err != nil || seqs[0] != head {
+					t.Errorf("seq %v behind %d: %v", seqs, head-1, err)
+					break
+				}
+				kept.Add(1)
+			}
+			if err := w.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	if i, err := one.Session(t.Context(), id); err != nil || i.Entries != kept.Load() {
+		t.Errorf("%d entries, %d were kept, %v", i.Entries, kept.Load(), err)
+	}
+	for err := range one.Verify(t.Context(), id) {
+		t.Error(err)
 	}
 }
