@@ -108,7 +108,9 @@ type File interface {
 }
 
 // Session is a session of another tool. ID and Base of the embedded one are not
-// used on import; ForeignID is the tool's own id, which is required.
+// used on import; ForeignID is the tool's own id, which is required. A converter
+// leaves a Session alone after it yielded it: its entries are read, in order and
+// before the next session, while another goroutine reads the rest of it.
 type Session struct {
 	tidemark.Session
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -22,6 +23,10 @@ type Line struct {
 	Torn   bool   // the last one, without a newline
 }
 
+// lineReaders are the buffers of Lines: most files are smaller than one of them,
+// and are read several times.
+var lineReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 1<<16) }}
+
 // Lines yields the lines of a file that are not empty, split only at newlines:
 // tools write other separators raw inside strings. A line over MaxLine is
 // yielded as its Number with a *Skip; an error of the file ends it.
@@ -33,7 +38,12 @@ func Lines(fsys fs.FS, name string) iter.Seq2[Line, error] {
 			return
 		}
 		defer f.Close()
-		r := bufio.NewReaderSize(f, 1<<16)
+		r := lineReaders.Get().(*bufio.Reader)
+		r.Reset(f)
+		defer func() {
+			r.Reset(nil)
+			lineReaders.Put(r)
+		}()
 		var buf []byte
 		for n := 1; ; n++ {
 			text, long, err := readLine(r, buf[:0])

@@ -29,6 +29,8 @@ type toolImport struct {
 	s      *store.Store // sets the tool's own times of change; nil: there is no store yet
 	clock  time.Time
 	folder string // the project of a session that names none
+
+	reports *writing // what is reported waits there; nil: it does not wait
 }
 
 // newToolImport returns a toolImport into the open store.
@@ -42,24 +44,6 @@ func newToolImport(i *Importer, tool convert.Tool) *toolImport {
 	return b
 }
 
-// all imports every session of a source.
-func (b *toolImport) all(ctx context.Context, p convert.Source, from string) error {
-	for f, err := range b.tool.Import(ctx, p) {
-		if err == nil {
-			err = b.one(ctx, f, from)
-		}
-		switch {
-		case err == nil:
-		case isItem(err) || errors.Is(err, tidemark.ErrHeld):
-			b.skip(err)
-		default:
-			return err
-		}
-		b.progress(len(b.Results), "sessions")
-	}
-	return nil
-}
-
 // isItem reports whether an error concerns one item, which somebody else
 // may have changed meanwhile, and not the whole import.
 func isItem(err error) bool {
@@ -68,6 +52,10 @@ func isItem(err error) bool {
 
 // skip reports what is left out.
 func (b *toolImport) skip(err error) {
+	if b.reports != nil {
+		b.reports.skipped = append(b.reports.skipped, err)
+		return
+	}
 	b.Skipped++
 	if b.Skip != nil {
 		b.Skip(err)
@@ -83,7 +71,7 @@ func (b *toolImport) setClock(times ...time.Time) {
 	}
 }
 
-// one imports one session; a new one completely or not at all.
+// one imports one session, to be reported; a new one completely or not at all.
 func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) error {
 	if f.ForeignID == "" {
 		return convert.Skipf(from, "a session without an id")
@@ -101,7 +89,7 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 		return errors.Join(err, g.undo(context.WithoutCancel(ctx)))
 	}
 	g.result.Lost = f.Lost
-	b.keep(g.result)
+	b.reports.result = &g.result
 	return nil
 }
 

@@ -10,6 +10,7 @@ package converttest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -122,10 +123,15 @@ func Read(t testing.TB, tool convert.Tool, p convert.Source) Taken {
 		if s.Fork != nil && !seen[s.Fork.Session] {
 			t.Errorf("session %s: its source %s did not come before it", s.ForeignID, s.Fork.Session)
 		}
+		yielded := *s
 		one := Session{Session: s, Entries: got.entries(t, s.ForeignID, s)}
 		for _, w := range s.Workers {
 			worker := &convert.Session{Entries: w.Entries}
 			one.Workers = append(one.Workers, Worker{w.Name, w.Call, got.entries(t, s.ForeignID+" worker "+w.Name, worker)})
+		}
+		yielded.Entries, yielded.Workers = s.Entries, s.Workers
+		if fmt.Sprint(yielded) != fmt.Sprint(*s) {
+			t.Errorf("session %s was changed after it was yielded", s.ForeignID)
 		}
 		got.Sessions = append(got.Sessions, one)
 	}

@@ -92,6 +92,17 @@ func (c *corpus) segments(b *testing.B, each int) (all []*segment.Reader, bytes 
 	return all, bytes
 }
 
+// BenchmarkWords makes the words alone: what building is compared with.
+func BenchmarkWords(b *testing.B) {
+	c := text()
+	b.SetBytes(int64(c.bytes))
+	for b.Loop() {
+		for _, e := range c.entries {
+			search.EachWord(e, func([]byte, int) {})
+		}
+	}
+}
+
 // BenchmarkBuild makes words and a segment of 100,000 entries.
 func BenchmarkBuild(b *testing.B) {
 	c := text()

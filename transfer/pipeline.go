@@ -1,0 +1,213 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// The sessions of a source are read one after the other by its converter, and
+// several are written at once: a commit waits for the disk, a Backend lets
+// commits that come together share that wait, and meanwhile the next session is
+// read. People are told in the order of the source, whatever is done first.
+
+const (
+	// writtenAtOnce is how many sessions are being written; more gain little,
+	// and each holds entries in memory.
+	writtenAtOnce = 8
+	// handedEntries and handedBytes bound how much the converter hands over at a
+	// time, and handedAhead how often before it waits.
+	handedEntries = 64
+	handedBytes   = 1 << 20
+	handedAhead   = 2
+)
+
+// writing is a session on its way into the store, or an item that could not be
+// read.
+type writing struct {
+	id   string        // the tool's id of the session
+	done chan struct{} // closed when the rest is final
+
+	result  *Result // nil: nothing is kept
+	skipped []error
+	err     error
+}
+
+// pipeline is the sessions that are being written, the oldest first.
+type pipeline struct {
+	*toolImport
+	from   string
+	cancel context.CancelCauseFunc
+	queue  []*writing
+}
+
+// all imports every session of a source.
+func (b *toolImport) all(ctx context.Context, p convert.Source, from string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	q := &pipeline{toolImport: b, from: from, cancel: cancel}
+	for f, err := range b.tool.Import(ctx, p) {
+		if err == nil {
+			err = q.write(ctx, f)
+		} else if isItem(err) || errors.Is(err, tidemark.ErrHeld) {
+			q.add(&writing{err: err, done: closed()})
+			err = q.report(writtenAtOnce)
+		}
+		if err != nil {
+			return q.stop(err)
+		}
+	}
+	if err := q.report(0); err != nil {
+		return q.stop(err)
+	}
+	return nil
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func (q *pipeline) add(w *writing) { q.queue = append(q.queue, w) }
+
+// write starts to write a session, and reads it to its end. One that looks for
+// another session waits until all before it are there.
+func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
+	before := writtenAtOnce - 1
+	if f.Fork != nil || f.Copied != "" || slices.ContainsFunc(q.queue, func(w *writing) bool { return w.id == f.ForeignID }) {
+		before = 0
+	}
+	if err := q.report(before); err != nil {
+		return err
+	}
+	w := &writing{id: f.ForeignID, done: make(chan struct{})}
+	handed, hand := handedOver(f, w.done)
+	go func() {
+		defer close(w.done)
+		own := q.alone(w)
+		w.err = own.one(ctx, handed, q.from)
+	}()
+	q.add(w)
+	hand()
+	return nil
+}
+
+// alone returns the import of one session: its clock is its own, and what it
+// reports waits in w.
+func (b *toolImport) alone(w *writing) *toolImport {
+	own := newToolImport(b.Importer, b.tool)
+	own.folder, own.reports = b.folder, w
+	return own
+}
+
+// report waits for the oldest sessions until no more than so many are being
+// written, and tells what became of them. The error is one that concerns more
+// than the session.
+func (q *pipeline) report(left int) error {
+	for len(q.queue) > left {
+		w := q.queue[0]
+		<-w.done
+		q.queue = q.queue[1:]
+		for _, err := range w.skipped {
+			q.skip(err)
+		}
+		switch {
+		case w.err == nil && w.result != nil:
+			q.keep(*w.result)
+		case w.err == nil:
+		case isItem(w.err) || errors.Is(w.err, tidemark.ErrHeld):
+			q.skip(w.err)
+		default:
+			return w.err
+		}
+		q.progress(len(q.Results), "sessions")
+	}
+	return nil
+}
+
+// stop ends the import with an error. Sessions that were written before they
+// heard of it are there, and are told of.
+func (q *pipeline) stop(cause error) error {
+	q.cancel(cause)
+	for len(q.queue) > 0 {
+		_ = q.report(0) // the first error is the cause of the others
+	}
+	return cause
+}
+
+// handedOver returns a session whose entries are handed over by hand, which
+// reads them from the converter and returns when all are read or done is closed.
+// The session may be read elsewhere meanwhile.
+func handedOver(f *convert.Session, done <-chan struct{}) (handed *convert.Session, hand func()) {
+	copied := *f
+	copied.Workers = slices.Clone(f.Workers)
+	var all []func() bool
+	pass := func(entries iter.Seq2[convert.Entry, error]) iter.Seq2[convert.Entry, error] {
+		if entries == nil {
+			return nil
+		}
+		c := make(chan []readEntry, handedAhead)
+		all = append(all, func() bool { return handOver(entries, c, done) })
+		return func(yield func(convert.Entry, error) bool) {
+			for some := range c {
+				for _, e := range some {
+					if !yield(e.entry, e.err) {
+						return
+					}
+				}
+			}
+		}
+	}
+	copied.Entries = pass(f.Entries)
+	for i := range copied.Workers {
+		copied.Workers[i].Entries = pass(f.Workers[i].Entries)
+	}
+	return &copied, func() {
+		for _, one := range all {
+			if !one() {
+				return
+			}
+		}
+	}
+}
+
+// readEntry is what a converter yields.
+type readEntry struct {
+	entry convert.Entry
+	err   error
+}
+
+// handOver sends the entries, several at a time, until done is closed.
+func handOver(entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}) bool {
+	defer close(to)
+	var some []readEntry
+	size := 0
+	send := func() bool {
+		if len(some) == 0 {
+			return true
+		}
+		select {
+		case to <- some:
+			some, size = nil, 0
+			return true
+		case <-done:
+			return false
+		}
+	}
+	for e, err := range entries {
+		some = append(some, readEntry{e, err})
+		size += len(e.Extra)
+		for _, b := range e.Blocks {
+			size += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw)
+		}
+		if (len(some) >= handedEntries || size >= handedBytes) && !send() {
+			return false
+		}
+	}
+	return send()
+}
