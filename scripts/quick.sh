@@ -16,5 +16,5 @@ list() { awk -F' +[|] ' -v kind="$1" 'sub("^" kind " +", "", $1) { print $1 }' s
 # test programs are linked in half the time.
 rooms=$(bash scripts/rooms.sh | grep -vE "/($(list room | paste -sd'|' -))\$")
 {
-	"$GO" test -short -vet=off -ldflags=-w -json -p $(($(getconf _NPROCESSORS_ONLN) + 1)) -parallel 8 -skip "^($(list test | paste -sd'|' -))\$" $rooms || true
+	"$GO" test -short -vet=off -ldflags=-w -json -p $(($(getconf _NPROCESSORS_ONLN) + 1)) -parallel 8 -skip "$(list test | sed -E 's|[^/]+|^&$|g' | paste -sd'|' -)" $rooms || true
 } | bin/tally -quick

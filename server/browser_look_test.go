@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,7 +108,9 @@ func (w *window) shows(width int64, scheme string) {
 const findings = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.map((v) => v.id + ": " + v.nodes.slice(0, 3).map((n) => n.target.join(" ") + " " + n.html.slice(0, 150) + " " + (n.any[0]?.message || "")).join("; ")))`
 
 // TestEveryPageFitsAndIsAccessible looks at each page in light and dark, on a
-// phone, a tablet and a desk.
+// phone, a tablet and a desk. Whether it is accessible is asked in three of these
+// six, which are not the same for the next page, and in all of them with
+// TIDEMARK_EVERY_CASE, which make soak sets.
 func TestEveryPageFitsAndIsAccessible(t *testing.T) {
 	s := onSQLite(t)
 	w := s.window(t)
@@ -116,7 +120,7 @@ func TestEveryPageFitsAndIsAccessible(t *testing.T) {
 	}
 	pages := furnished(t, s)
 	w.opens("/signin")
-	looked := 0
+	looked, opened := 0, 0
 	look := func(name, path string) {
 		t.Helper()
 		w.shows(1280, "light")
@@ -125,18 +129,22 @@ func TestEveryPageFitsAndIsAccessible(t *testing.T) {
 			w.until(`!document.querySelector("#counting, .task .live")`)
 		}
 		asks[bool](w, string(axe)+"\n;true")
-		for _, width := range []int64{360, 768, 1280} {
-			for _, scheme := range []string{"light", "dark"} {
+		opened++
+		for i, width := range []int64{360, 768, 1280} {
+			for j, scheme := range []string{"light", "dark"} {
 				w.shows(width, scheme)
 				if got := asks[int64](w, `document.documentElement.scrollWidth`); got > width {
 					wide := asks[[]string](w, fmt.Sprintf(`[...document.querySelectorAll("main *, header *")].filter((e) => e.getBoundingClientRect().right > %d && !e.closest(".scroll, pre, .output")).slice(0, 4).map((e) => e.outerHTML.slice(0, 120))`, width))
 					t.Errorf("%s at %d: the page is %d wide: %q", name, width, got, wide)
 				}
+				w.keeps(fmt.Sprintf("%s-%d-%s", name, width, scheme))
+				if os.Getenv("TIDEMARK_EVERY_CASE") == "" && (opened+i+j)%2 == 0 {
+					continue
+				}
 				for _, f := range asks[[]string](w, findings) {
 					t.Errorf("%s at %d %s: %s", name, width, scheme, f)
 				}
 				looked++
-				w.keeps(fmt.Sprintf("%s-%d-%s", name, width, scheme))
 			}
 		}
 	}
@@ -150,10 +158,10 @@ func TestEveryPageFitsAndIsAccessible(t *testing.T) {
 	look("denied", "/store/tenants")
 	w.leaves(func() { w.clicks(`form[action="/signout"] button`) })
 	w.signsIn("a")
-	for name, path := range pages {
-		look(name, path)
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		look(name, pages[name])
 	}
-	t.Logf("axe looked %d times at %d pages", looked, looked/6)
+	t.Logf("axe looked %d times at %d pages", looked, opened)
 }
 
 func TestEveryTroubleHasWords(t *testing.T) {

@@ -20,19 +20,21 @@ import (
 //
 // The value of a word begins with count << 2 | external << 1 | places. A short
 // list follows it; one of fewer than riceFrom lines is a single chunk without its
-// header. A long list is in rows, blocks of chunks that begin with the last number
-// before them + 1, one behind the other: how many, the first, how many blocks of
-// skips. Skips are the last number of each row, as differences. Few of them follow at
-// once, others are in blocks behind the rows.
+// header. A long list is in rows: how many, the block of the first and where in it
+// the row begins, the block of the second where there is one, how many blocks of skips, the first of them
+// where there are any. A row is the last number before it + 1, the bytes of its
+// chunks, and these. Rows of several words share a block; a second row of a list begins a
+// block, and further ones are in the blocks behind that. Skips are the last number of each
+// row, as differences. Few of them follow at once, others are in blocks of their own.
 
 const (
 	// chunkLines is how many numbers are decoded together.
 	chunkLines = 128
 	// chunkBytes is where a chunk of long places ends.
-	chunkBytes = 1500
+	chunkBytes = 700
 	// maxInline is the longest list that stands beside its word, so that a block
 	// has several words.
-	maxInline = 1000
+	maxInline = 500
 	// maxPlaceBytes is the most that the places of a word in one line take; beyond
 	// that they are not known. A line with so many has the word nearly everywhere.
 	maxPlaceBytes = 1000
@@ -73,10 +75,13 @@ type listWriter struct {
 	headless  int    // where the header of the first chunk ends
 	beforeRow int64  // last number before chunks
 
-	rows, firstRow int64
-	rowEnds        []byte // skips
-	lastEnd        int64
-	room           []byte
+	rows     int64
+	firstRow int64  // block of the first row
+	firstAt  int    // where it begins in it
+	restRows int64  // block of the second
+	open     int64  // block of rows under way
+	rowEnds  []byte // skips
+	lastEnd  int64
 }
 
 // begin starts a list.
@@ -84,7 +89,7 @@ func (l *listWriter) begin(places bool) {
 	l.places = places
 	l.count, l.in, l.last, l.before, l.beforeRow = 0, 0, -1, -1, -1
 	l.where, l.chunks, l.headless = l.where[:0], l.chunks[:0], 0
-	l.rows, l.firstRow, l.rowEnds, l.lastEnd = 0, 0, l.rowEnds[:0], -1
+	l.rows, l.rowEnds, l.lastEnd = 0, l.rowEnds[:0], -1
 	l.single = [chunkLines / 8]byte{}
 }
 
@@ -140,30 +145,47 @@ func (l *listWriter) chunk() error {
 	}
 	before := l.before
 	l.in, l.before, l.where, l.single = 0, l.last, l.where[:0], [chunkLines / 8]byte{}
-	// The chunk that does not fit any more begins the next row.
-	if len(l.chunks)+12 > MaxBlockBytes {
-		if err := l.row(l.chunks[:at], before); err != nil {
-			return err
-		}
-		l.chunks = append(l.chunks[:0], l.chunks[len(l.chunks)-size:]...)
+	switch {
+	case l.rows == 0 && len(l.chunks) <= maxInline || len(l.chunks) <= l.space():
+		return nil
+	case l.rows == 0 && at <= maxInline:
+		// What may have stood beside its word begins a block.
+		return l.newRows()
 	}
-	return nil
+	// The chunk that does not fit any more begins the next row.
+	l.row(l.chunks[:at], before)
+	l.chunks = append(l.chunks[:0], l.chunks[len(l.chunks)-size:]...)
+	return l.newRows()
 }
 
-// row writes chunks as a row that ends with a number.
-func (l *listWriter) row(chunks []byte, end int64) error {
-	l.room = appendUint(append(l.room[:0], rowBlock), uint64(l.beforeRow+1))
-	number, err := l.w.put(append(l.room, chunks...))
-	if err != nil {
-		return err
+// rowHead is the most that stands before the chunks of a row.
+const rowHead = 8
+
+// space is how many bytes of chunks fit into the block of rows under way.
+func (l *listWriter) space() int {
+	if l.w.rows == nil {
+		return 0
 	}
-	if l.rows == 0 {
-		l.firstRow = number
+	return MaxBlockBytes - len(l.w.rows) - rowHead
+}
+
+func (l *listWriter) newRows() (err error) {
+	l.open, err = l.w.beginRows()
+	return err
+}
+
+// row writes chunks, for which there is space, as a row that ends with a number.
+func (l *listWriter) row(chunks []byte, end int64) {
+	if l.rows++; l.rows == 1 {
+		l.firstRow, l.firstAt = l.open, len(l.w.rows)
+	} else if l.rows == 2 {
+		l.restRows = l.open
 	}
-	l.rows++
+	l.w.rows = appendUint(l.w.rows, uint64(l.beforeRow+1))
+	l.w.rows = appendUint(l.w.rows, uint64(len(chunks)))
+	l.w.rows = append(l.w.rows, chunks...)
 	l.rowEnds = appendUint(l.rowEnds, uint64(end-l.lastEnd))
 	l.lastEnd, l.beforeRow = end, end
-	return nil
 }
 
 // finish ends the list and appends the value of its word to b.
@@ -184,25 +206,36 @@ func (l *listWriter) finish(b []byte) ([]byte, error) {
 		}
 		return append(appendUint(b, head), chunks...), nil
 	}
-	if err := l.row(l.chunks, l.last); err != nil {
-		return b, err
-	}
-	skips, blocks := l.rowEnds, 0
-	if len(skips) > maxSkips {
-		for len(skips) > 0 {
-			n := min(len(skips), MaxBlockBytes-1)
-			if _, err := l.w.put(append(append(l.room[:0], skipBlock), skips[:n]...)); err != nil {
-				return b, err
-			}
-			skips = skips[n:]
-			blocks++
+	if len(l.chunks) > l.space() {
+		if err := l.newRows(); err != nil {
+			return b, err
 		}
 	}
+	l.row(l.chunks, l.last)
 	b = appendUint(b, head|2)
 	b = appendUint(b, uint64(l.rows))
 	b = appendUint(b, uint64(l.firstRow))
-	b = appendUint(b, uint64(blocks))
-	return append(b, skips...), nil
+	b = appendUint(b, uint64(l.firstAt))
+	if l.rows > 1 {
+		b = appendUint(b, uint64(l.restRows))
+	}
+	if len(l.rowEnds) <= maxSkips {
+		return append(append(b, 0), l.rowEnds...), nil
+	}
+	// Behind the rows: nothing may wait, or the blocks would not follow each other.
+	if err := l.w.endRows(); err != nil {
+		return b, err
+	}
+	b = appendUint(b, uint64((len(l.rowEnds)+MaxBlockBytes-2)/(MaxBlockBytes-1)))
+	b = appendUint(b, uint64(l.w.blocks+1))
+	for skips := l.rowEnds; len(skips) > 0; {
+		n := min(len(skips), MaxBlockBytes-1)
+		if _, err := l.w.put(append([]byte{skipBlock}, skips[:n]...)); err != nil {
+			return b, err
+		}
+		skips = skips[n:]
+	}
+	return b, nil
 }
 
 // appendPlaces encodes the places of a word in one line, which ascend.
@@ -229,9 +262,12 @@ type list struct {
 	inline []byte // the chunks, where they stand beside the word
 	bare   bool   // a single chunk without its header
 
-	rows       int64 // else: how many blocks
-	first      int64 // number of the first
+	rows       int64 // else: how many rows
+	first      int64 // block of the first
+	at         int64 // where it begins in it
+	rest       int64 // block of the second
 	skipBlocks int64
+	firstSkip  int64
 	skips      []byte // where there are no blocks of them
 }
 
@@ -243,15 +279,48 @@ func (r *Reader) parseList(number int64, value []byte) (list, error) {
 	if head&2 == 0 {
 		l.inline, l.bare = s.rest, l.count < riceFrom
 	} else {
-		l.rows = s.upTo(uint64(number))
-		l.first = s.upTo(uint64(number))
-		l.skipBlocks = s.upTo(uint64(number))
+		below := uint64(number - 1)
+		l.rows, l.first, l.at = s.upTo(below), s.upTo(below), s.upTo(MaxBlockBytes)
+		if l.rows > 1 {
+			l.rest = s.upTo(below)
+		}
+		if l.skipBlocks = s.upTo(below); l.skipBlocks > 0 {
+			l.firstSkip = s.upTo(below)
+		}
 		l.skips = s.rest
+		if l.rows == 0 || l.first == 0 || l.rows > 1 && (l.rest <= l.first || l.rest+l.rows-1 > number) || l.firstSkip+l.skipBlocks > number {
+			s.fail()
+		}
 	}
-	if s.bad || l.count == 0 || l.rows > 0 && (l.first == 0 || l.first+l.rows+l.skipBlocks > number) || head&2 != 0 && l.rows == 0 {
+	if s.bad || l.count == 0 {
 		return list{}, corrupt(number, "a word whose lines cannot be read")
 	}
 	return l, nil
+}
+
+// block returns the block of a row.
+func (l *list) block(row int64) int64 {
+	if row == 0 {
+		return l.first
+	}
+	return l.rest + row - 1
+}
+
+// parseRow returns the last number before a row, and its chunks.
+func (l *list) parseRow(row int64, block []byte, lines int64) (before int64, chunks []byte, err error) {
+	at := 1
+	if row == 0 {
+		at = int(l.at)
+	}
+	s := scan{rest: block}
+	kind := s.byte()
+	s.bytes(at - 1)
+	before = s.upTo(uint64(lines)) - 1
+	chunks = s.bytes(int(s.upTo(MaxBlockBytes)))
+	if s.bad || kind != rowBlock || at < 1 {
+		return 0, nil, corrupt(l.block(row), "no row of a list")
+	}
+	return before, chunks, nil
 }
 
 // chunk is a piece of a list before it is decoded.

@@ -144,7 +144,7 @@ func (r *Reader) prefetch(ctx context.Context, all []source) error {
 		case *walker:
 			if s.l.rows > 0 && len(walkers) < rowsAtOnce {
 				walkers = append(walkers, s)
-				numbers = append(numbers, s.l.first+s.l.rows-1)
+				numbers = append(numbers, s.l.block(s.l.rows-1))
 			}
 		case *union:
 			for _, of := range s.of {

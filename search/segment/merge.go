@@ -424,19 +424,22 @@ func (d *reading) load(ctx context.Context) (err error) {
 	if len(d.ahead) == 0 {
 		var numbers []int64
 		for i := d.row; i < d.l.rows && len(numbers) < rowsAhead; i++ {
-			numbers = append(numbers, d.l.first+i)
+			numbers = append(numbers, d.l.block(i))
 		}
 		if d.ahead, err = d.r.blocks(ctx, numbers); err != nil {
 			return err
 		}
 	}
-	number := d.l.first + d.row
-	s := scan{rest: d.ahead[0]}
-	d.ahead, d.row = d.ahead[1:], d.row+1
-	if kind, before := s.byte(), s.upTo(uint64(d.r.lines))-1; s.bad || kind != rowBlock || before != d.before {
-		return corrupt(number, "no row of a list")
+	row := d.row
+	before, chunks, err := d.l.parseRow(row, d.ahead[0], d.r.lines)
+	if err != nil {
+		return err
 	}
-	d.chunks, err = d.l.parseChunks(d.chunks[:0], number, s.rest, d.before, d.r.lines)
+	d.ahead, d.row = d.ahead[1:], d.row+1
+	if before != d.before {
+		return corrupt(d.l.block(row), "no row of a list")
+	}
+	d.chunks, err = d.l.parseChunks(d.chunks[:0], d.l.block(row), chunks, before, d.r.lines)
 	return err
 }
 

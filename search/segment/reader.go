@@ -33,6 +33,9 @@ type Reader struct {
 //	F, version, lines, words, logs, root of the logs, first block of the table,
 //	root of the words, time of the oldest line, how much newer the newest is
 func (w *writer) footer(t *tableWriter, words, logs int64, logRoot, wordRoot int64) error {
+	if err := w.endRows(); err != nil {
+		return err
+	}
 	b := []byte{footerBlock, Version}
 	for _, v := range []int64{int64(t.count), words, logs, logRoot, t.first, wordRoot} {
 		b = appendUint(b, uint64(v))
@@ -70,11 +73,8 @@ func Open(ctx context.Context, fetch Fetch, blocks int64) (*Reader, error) {
 	return r, nil
 }
 
-// Len is how many lines the segment has, and Blocks how many blocks.
+// Len is how many lines the segment has.
 func (r *Reader) Len() int { return int(r.lines) }
-
-// Blocks is how many blocks the segment has.
-func (r *Reader) Blocks() int64 { return r.last }
 
 // blocks asks for blocks, and refuses what no segment has.
 func (r *Reader) blocks(ctx context.Context, numbers []int64) ([][]byte, error) {

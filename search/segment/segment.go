@@ -81,14 +81,53 @@ func corrupt(block int64, format string, args ...any) error {
 	return tidemark.Errorf(tidemark.ErrCorrupt, "block %d of the index: "+format, append([]any{block}, args...)...)
 }
 
-// writer numbers the blocks that go out.
+// writer numbers the blocks that go out. One of them, the block of rows under
+// way, may have its number before it is full; blocks behind it wait for it.
 type writer struct {
-	emit   Emit
-	blocks int64
+	emit    Emit
+	blocks  int64
+	rows    []byte // the block of rows under way, nil: none
+	waiting [][]byte
 }
+
+// maxWaiting bounds the blocks that wait for the block of rows, and so the
+// memory.
+const maxWaiting = 64
 
 // put hands out a block of its own, a copy of what is given.
 func (w *writer) put(block []byte) (number int64, err error) {
 	w.blocks++
-	return w.blocks, w.emit(append(make([]byte, 0, len(block)), block...))
+	block = append(make([]byte, 0, len(block)), block...)
+	if w.rows == nil {
+		return w.blocks, w.emit(block)
+	}
+	if w.waiting = append(w.waiting, block); len(w.waiting) < maxWaiting {
+		return w.blocks, nil
+	}
+	return w.blocks, w.endRows()
+}
+
+// beginRows gives the next block of rows its number.
+func (w *writer) beginRows() (number int64, err error) {
+	if err := w.endRows(); err != nil {
+		return 0, err
+	}
+	w.blocks++
+	w.rows = append(make([]byte, 0, MaxBlockBytes), rowBlock)
+	return w.blocks, nil
+}
+
+// endRows hands out the block of rows under way, and what waits for it.
+func (w *writer) endRows() error {
+	if w.rows == nil {
+		return nil
+	}
+	rows, waiting := w.rows, w.waiting
+	w.rows, w.waiting = nil, nil
+	for _, block := range append([][]byte{rows}, waiting...) {
+		if err := w.emit(block); err != nil {
+			return err
+		}
+	}
+	return nil
 }

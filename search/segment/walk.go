@@ -67,7 +67,7 @@ func (w *walker) load(ctx context.Context, row int64) error {
 	if !ok {
 		var numbers []int64
 		for i := row; i >= 0 && row-i < int64(w.run); i-- {
-			numbers = append(numbers, w.l.first+i)
+			numbers = append(numbers, w.l.block(i))
 		}
 		got, err := w.r.blocks(ctx, numbers)
 		if err != nil {
@@ -84,18 +84,16 @@ func (w *walker) load(ctx context.Context, row int64) error {
 
 // open makes a row the current one.
 func (w *walker) open(row int64, block []byte) error {
-	number := w.l.first + row
-	s := scan{rest: block}
-	if s.byte() != rowBlock {
-		return corrupt(number, "no row of a list")
+	number := w.l.block(row)
+	before, chunks, err := w.l.parseRow(row, block, w.r.lines)
+	if err != nil {
+		return err
 	}
-	before := s.upTo(uint64(w.r.lines)) - 1
-	if s.bad || w.loaded && before >= w.before && row < w.row {
+	if w.loaded && before >= w.before && row < w.row {
 		return corrupt(number, "a row that cannot be read")
 	}
 	w.row, w.loaded, w.before, w.at, w.splitAt = row, true, before, -1, -1
-	var err error
-	w.chunks, err = w.l.parseChunks(w.chunks[:0], number, s.rest, before, w.r.lines)
+	w.chunks, err = w.l.parseChunks(w.chunks[:0], number, chunks, before, w.r.lines)
 	return err
 }
 
@@ -171,7 +169,7 @@ func (w *walker) within(target int64) (int64, error) {
 func (w *walker) decode(at int) error {
 	c := &w.chunks[at]
 	if !c.decode(&w.numbers, w.r.lines) {
-		return corrupt(w.l.first+w.row, "a list that cannot be read")
+		return corrupt(w.l.block(w.row), "a list that cannot be read")
 	}
 	w.at, w.i = at, c.count-1
 	return nil
@@ -186,7 +184,7 @@ func (w *walker) rowOf(ctx context.Context, target int64) (int64, error) {
 	}
 	row := int64(sort.Search(len(w.ends), func(i int) bool { return w.ends[i] >= target }))
 	if row >= w.row {
-		return 0, corrupt(w.l.first+w.row, "rows that do not end where the word says")
+		return 0, corrupt(w.l.block(w.row), "rows that do not end where the word says")
 	}
 	return row, nil
 }
@@ -196,7 +194,7 @@ func (w *walker) readEnds(ctx context.Context) error {
 	if w.l.skipBlocks > 0 {
 		var numbers []int64
 		for i := range w.l.skipBlocks {
-			numbers = append(numbers, w.l.first+w.l.rows+i)
+			numbers = append(numbers, w.l.firstSkip+i)
 		}
 		got, err := w.r.blocks(ctx, numbers)
 		if err != nil {
@@ -232,7 +230,7 @@ func (w *walker) places(b []uint32) (places []uint32, known bool, err error) {
 	c := &w.chunks[w.at]
 	if w.splitAt != w.at {
 		if !c.split(&w.starts) {
-			return b, false, corrupt(w.l.first+w.row, "places that cannot be read")
+			return b, false, corrupt(w.l.block(w.row), "places that cannot be read")
 		}
 		w.splitAt = w.at
 	}
