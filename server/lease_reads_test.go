@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/server/wire"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -40,15 +42,13 @@ func (b *watchedBackend) Lines(ctx context.Context, log tidemark.Key, spans ...t
 }
 
 func (b *watchedBackend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
-	for _, a := range batch.Appends {
-		if b.about(a.Log) {
-			b.commits.Add(1)
-		}
+	if slices.ContainsFunc(slices.Collect(wire.KeysOf(batch)), b.about) {
+		b.commits.Add(1)
 	}
 	return b.Backend.Commit(ctx, batch)
 }
 
-func TestAnAppendUnderALeaseReadsNothingOfTheSession(t *testing.T) {
+func TestAnAppendReadsNothingOfTheSession(t *testing.T) {
 	b := &watchedBackend{Backend: memory.New()}
 	s := newTestServer(t, func(o *Options) {
 		open := o.Open
@@ -64,14 +64,26 @@ func TestAnAppendUnderALeaseReadsNothingOfTheSession(t *testing.T) {
 	l := s.acquire(t, path, "editor")
 	s.append(t, path, with(l.Token, "two"))
 	b.session.Store(path[strings.LastIndex(path, "/")+1:])
-	for range 3 {
-		s.append(t, path, with(l.Token, "more"))
+	three := func(token string) {
+		b.reads.Store(0)
+		b.commits.Store(0)
+		for range 3 {
+			s.append(t, path, with(token, "more"))
+		}
+		if reads, commits := b.reads.Load(), b.commits.Load(); reads != 0 || commits != 3 {
+			t.Errorf("with token %q: %d reads and %d commits for three appends, want 0 and 3", token, reads, commits)
+		}
 	}
-	if reads, commits := b.reads.Load(), b.commits.Load(); reads != 0 || commits != 3 {
-		t.Errorf("%d reads and %d commits for three appends, want 0 and 3", reads, commits)
-	}
+	three(l.Token)
 	// A token is known for its own caller alone.
 	for who, want := range map[string]int{"other-a": 404, "writer-b": 404, "reader-a": 403} {
 		s.call(t, who, "POST", path+"/entries", with(l.Token, "x")).want(t, want)
+	}
+	s.call(t, wA, "POST", path+"/entries", said("not now")).want(t, 423)
+	s.call(t, wA, "DELETE", path+"/lease", nil, "Lease-Token: "+l.Token).want(t, 200)
+	s.append(t, path, said("after it"))
+	three("")
+	for who, want := range map[string]int{"other-a": 404, "writer-b": 404, "reader-a": 403} {
+		s.call(t, who, "POST", path+"/entries", said("x")).want(t, want)
 	}
 }

@@ -110,12 +110,15 @@ func TestWhatIsWrittenIsAcknowledgedAlsoWhenItsLeaseCannotBeReleased(t *testing.
 	one, two, b := brokenPair(t)
 	path := newSession(t, one, wA, "tides", "first")
 	b.next("free", false)
-	one.call(t, wA, "POST", path+"/entries", api.Appending{Entries: []api.NewEntry{{Role: tidemark.User, Content: "second"}}}).want(t, 201)
+	one.call(t, wA, "PUT", path+"/files/a", "second").want(t, 200) // an append takes no lease
 	if !b.broken() {
 		t.Fatal("the connection did not break")
 	}
+	if got := two.call(t, wA, "GET", path+"/files/a", nil).want(t, 200); string(got.Body) != "second" {
+		t.Errorf("kept %q", got.Body)
+	}
 	two.call(t, wA, "POST", path+"/entries", api.Appending{Entries: []api.NewEntry{{Role: tidemark.User, Content: "third"}}}).want(t, 201)
-	if d := cmp.Diff([]string{"1 first", "2 re first", "3 second", "4 third"}, texts(one.entries(t, path+"/entries").Items)); d != "" {
+	if d := cmp.Diff([]string{"1 first", "2 re first", "3 third"}, texts(one.entries(t, path+"/entries").Items)); d != "" {
 		t.Error(d)
 	}
 }
@@ -125,10 +128,11 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsNotLeftBehind(t *testing.T) {
 		one, two, b := brokenPair(t)
 		path := newSession(t, one, wA, "tides", "first")
 		b.next("held", done)
-		say := api.Appending{Entries: []api.NewEntry{{Role: tidemark.User, Content: "second", Key: "k"}}}
-		if a := one.call(t, wA, "POST", path+"/entries", say); a.Status/100 != 5 || !b.broken() {
+		if a := one.call(t, wA, "PUT", path+"/files/a", "x"); a.Status/100 != 5 || !b.broken() {
 			t.Fatalf("with a broken connection: %d %s", a.Status, a.Body)
 		}
+		two.call(t, wA, "PUT", path+"/files/a", "x").want(t, 200)
+		say := api.Appending{Entries: []api.NewEntry{{Role: tidemark.User, Content: "second", Key: "k"}}}
 		two.call(t, wA, "POST", path+"/entries", say).want(t, 201)
 		one.call(t, wA, "POST", path+"/entries", say).want(t, 201)
 		if d := cmp.Diff([]string{"1 first", "2 re first", "3 second"}, texts(one.entries(t, path+"/entries").Items)); d != "" {

@@ -9,10 +9,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // A lease can be lent to somebody who is no process that anybody could look
@@ -91,95 +89,7 @@ func (s *Store) borrowed(ctx context.Context, id tidemark.SessionID, token strin
 // user of the same token was quicker. The Writer is kept for the next call, so
 // that an append under a lease is one commit and reads nothing.
 func (s *Store) WithToken(ctx context.Context, id tidemark.SessionID, token string, do func(*Writer) error) error {
-	if w := s.tokens.get(id, token); w != nil {
-		err := do(w)
-		if err == nil {
-			return nil
-		}
-		s.tokens.forget(id, token)
-		// What is kept may be old: the lease was lost, or somebody appended with
-		// the same token elsewhere, so that a parent is not known here. Nothing
-		// was written then.
-		if !errors.Is(err, tidemark.ErrConflict) && !errors.Is(err, tidemark.ErrInvalid) {
-			return err
-		}
-	}
-	var err error
-	for range records.Tries {
-		w, lookErr := s.AttachWithToken(ctx, id, token)
-		if lookErr != nil {
-			return lookErr
-		}
-		if err = do(w); !errors.Is(err, tidemark.ErrConflict) {
-			if err == nil {
-				s.tokens.keep(id, token, w)
-			}
-			return err
-		}
-	}
-	return err
-}
-
-// HasToken reports whether the Writer of a token is kept, see WithToken: then
-// the caller's right to it was checked not long ago, and each commit under it
-// checks the lease.
-func (s *Store) HasToken(id tidemark.SessionID, token string) bool {
-	return s.tokens.get(id, token) != nil
-}
-
-// maxTokenWriters bounds the Writers that a Store keeps.
-const maxTokenWriters = 256
-
-// tokenWriters are the Writers of tokens that were used not long ago. Nothing in
-// them is relied on: what they commit requires the lease at its version and the
-// log at its length.
-type tokenWriters struct {
-	mu sync.Mutex
-	of map[tokenName]*Writer
-}
-
-type tokenName struct {
-	id    tidemark.SessionID
-	token string
-}
-
-// get returns the Writer of a token, nil when there is none, or when its lease
-// may have run out: then the lease has to be looked at.
-func (t *tokenWriters) get(id tidemark.SessionID, token string) *Writer {
-	t.mu.Lock()
-	w := t.of[tokenName{id, token}]
-	t.mu.Unlock()
-	if w == nil || w.fresh() {
-		return w
-	}
-	t.forget(id, token)
-	return nil
-}
-
-func (t *tokenWriters) keep(id tidemark.SessionID, token string, w *Writer) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.of == nil || len(t.of) >= maxTokenWriters {
-		t.of = make(map[tokenName]*Writer)
-	}
-	t.of[tokenName{id, token}] = w
-}
-
-func (t *tokenWriters) forget(id tidemark.SessionID, token string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.of, tokenName{id, token})
-}
-
-// fresh reports whether the lease cannot have run out, as far as is known here.
-func (w *Writer) fresh() bool {
-	return !w.held.Ended() && w.s.k.Clock().Before(w.lease().HeardAt.Add(w.s.LeaseTime()))
-}
-
-func (w *Writer) lease() Lease {
-	w.held.Lock()
-	defer w.held.Unlock()
-	return w.held.Lease()
+	return s.withKept(keptName{id: id, token: token}, func() (*Writer, error) { return s.AttachWithToken(ctx, id, token) }, do)
 }
 
 // RenewToken says that whoever has the token is alive. It returns who
@@ -221,14 +131,14 @@ func (s *Store) TransferToken(ctx context.Context, id tidemark.SessionID, token 
 	if err != nil {
 		return "", Lease{}, err
 	}
-	s.tokens.forget(id, token)
+	s.kept.forget(keptName{id: id, token: token})
 	return tokenOf(l, secret), l, nil
 }
 
 // ReturnToken ends a lease that was lent, also one that ran out. A session that
 // nobody holds any more is no error.
 func (s *Store) ReturnToken(ctx context.Context, id tidemark.SessionID, token string) error {
-	s.tokens.forget(id, token)
+	s.kept.forget(keptName{id: id, token: token})
 	l, err := s.borrowed(ctx, id, token)
 	if errors.Is(err, tidemark.ErrConflict) && !l.Held {
 		return nil

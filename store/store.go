@@ -98,7 +98,7 @@ type Store struct {
 	grown   chan struct{} // holds one element when something was appended and not yet indexed
 	k       *records.Kernel
 	vault   *vault.Vault
-	tokens  *tokenWriters
+	kept    *keptWriters
 }
 
 // Self returns this process as the holder of a session; program is the name that
@@ -109,7 +109,7 @@ func Self(program string) tidemark.Holder { return process.Self(program) }
 
 // New returns a Store over b, which it closes when it is closed.
 func New(b tidemark.Backend, o *Options) *Store {
-	s := &Store{backend: b, grown: make(chan struct{}, 1), tokens: new(tokenWriters)}
+	s := &Store{backend: b, grown: make(chan struct{}, 1), kept: new(keptWriters)}
 	if o != nil {
 		s.o = *o
 	}
@@ -160,7 +160,7 @@ func (s *Store) of(owner string) (*Store, error) {
 
 // setKernel puts s, which has to be a copy, on another Kernel.
 func (s *Store) setKernel(k *records.Kernel) *Store {
-	s.k, s.vault, s.tokens = k, s.vault.Over(k), new(tokenWriters)
+	s.k, s.vault, s.kept = k, s.vault.Over(k), new(keptWriters)
 	return s
 }
 

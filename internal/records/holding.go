@@ -17,11 +17,27 @@ type Holding struct {
 	k     *Kernel
 	lease Lease
 	ended chan struct{}
+	// free means that nobody holds the lease, and that what is committed requires
+	// just that, and also.
+	free bool
+	also []tidemark.Precondition
 }
 
 // Hold returns the Holding of a lease. If the lease is not committed yet, only its
 // Of and Holder are set, see Taken.
 func (k *Kernel) Hold(l Lease) *Holding { return &Holding{k: k, lease: l, ended: make(chan struct{})} }
+
+// HoldFree returns a Holding of a lease that nobody holds, and that existed
+// before. What is committed under it requires that nobody has taken the lease
+// since it was read, and also. It is never renewed.
+func (k *Kernel) HoldFree(l Lease, also ...tidemark.Precondition) *Holding {
+	h := k.Hold(l)
+	h.free, h.also = true, also
+	return h
+}
+
+// IsFree reports whether nobody holds the lease, see HoldFree.
+func (h *Holding) IsFree() bool { return h.free }
 
 // Lease returns the lease as it was last renewed. The caller has to hold the mutex.
 func (h *Holding) Lease() Lease { return h.lease }
@@ -68,7 +84,7 @@ func (h *Holding) renewIfOld(ctx context.Context) error {
 
 // IsOld reports whether a third of the lease has passed: renewed that often, a
 // lease survives two renewals that fail. The caller has to hold the mutex.
-func (h *Holding) IsOld() bool { return h.k.Clock().Sub(h.lease.HeardAt) >= h.k.o.Lease/3 }
+func (h *Holding) IsOld() bool { return !h.free && h.k.Clock().Sub(h.lease.HeardAt) >= h.k.o.Lease/3 }
 
 // Renew renews the lease now: ErrConflict when it is lost. The caller has to hold
 // the mutex.
@@ -92,7 +108,7 @@ func (h *Holding) Renew(ctx context.Context) error {
 // Guard adds the precondition to b that the lease is still ours, and with renew
 // also a renewal. The caller has to hold the mutex.
 func (h *Holding) Guard(b *tidemark.Batch, renew bool) error {
-	b.Require = append(b.Require, h.lease.Need())
+	b.Require = append(append(b.Require, h.lease.Need()), h.also...)
 	if !renew {
 		return nil
 	}
@@ -119,7 +135,7 @@ func (h *Holding) Holds(ctx context.Context) bool {
 // else changes the pulse of a lease that is ours.
 func (h *Holding) Ours(ctx context.Context) (bool, error) {
 	l, err := h.k.Lease(ctx, h.lease.Of)
-	if err != nil || !h.IsTaken() || l.Version != h.lease.Version || !l.Held {
+	if err != nil || !h.IsTaken() || l.Version != h.lease.Version || l.Held == h.free {
 		return false, err
 	}
 	h.lease.pulse = l.pulse
@@ -170,7 +186,7 @@ func (h *Holding) Close(ctx context.Context) error {
 		return nil
 	}
 	h.End()
-	if !h.IsTaken() {
+	if !h.IsTaken() || h.free {
 		return nil
 	}
 	err := h.k.Free(ctx, h.lease)

@@ -171,6 +171,24 @@ func (s *Server) write(ctx context.Context, st *store.Store, id tidemark.Session
 	return st.WithToken(ctx, id, token, do)
 }
 
+// add runs do, which makes one commit, with a Writer: that of a token, or one
+// that takes no lease if nobody has one, or one for this call.
+func (s *Server) add(ctx context.Context, st *store.Store, id tidemark.SessionID, token string, do func(*store.Writer) error) error {
+	if token != "" {
+		return st.WithToken(ctx, id, token, do)
+	}
+	leave, err := s.activity.enter(ctx, activityName(ctx, id))
+	if err != nil {
+		return err
+	}
+	err = st.WithoutLease(ctx, id, do)
+	leave()
+	if errors.Is(err, tidemark.ErrHeld) {
+		return s.attach(ctx, st, id, do)
+	}
+	return err
+}
+
 // watchEnd returns a channel that receives when a session may have ended
 // here.
 func (w *activity) watchEnd(tenant string, id tidemark.SessionID) (end <-chan struct{}, stop func()) {

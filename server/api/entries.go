@@ -63,7 +63,7 @@ func (s *Server) appendEntries(ctx context.Context, in *appendInput) (*struct{ B
 		keyed(entries, in.Key)
 	}
 	var seqs []int64
-	err = s.write(ctx, st, id, in.Body.Lease, func(w *store.Writer) (err error) {
+	err = s.add(ctx, st, id, in.Body.Lease, func(w *store.Writer) (err error) {
 		if in.Body.Worker != "" {
 			seqs, err = w.AppendTo(ctx, in.Body.Worker, entries...)
 		} else {

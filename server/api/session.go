@@ -73,12 +73,11 @@ func (s *Server) Owned(ctx context.Context, id string) (*store.Store, store.Info
 }
 
 // leased is Owned for a call that comes with the token of a lease; "" if it has
-// none. A token that was used here not long ago says whose the session is.
+// none. If the store still has the Writer of an earlier call, it knows whose the
+// session is.
 func (s *Server) leased(ctx context.Context, name, token string) (*store.Store, tidemark.SessionID, error) {
-	if token != "" {
-		if st, id, err := s.Session(ctx, name); err == nil && st.HasToken(id, token) {
-			return st, id, nil
-		}
+	if st, id, err := s.Session(ctx, name); err == nil && st.HasToken(id, token) {
+		return st, id, nil
 	}
 	st, i, err := s.Owned(ctx, name)
 	return st, i.ID, err
