@@ -63,7 +63,7 @@ var moments = []moment{
 // are for one project, and for their owner's eyes alone.
 func grantHere(t *testing.T, from, to string) {
 	t.Helper()
-	path := filepath.Join(to, "home", ".local", "state", "tidemark", "grants.json")
+	path := filepath.Join(to, "state", "tidemark", "grants.json")
 	granted, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
