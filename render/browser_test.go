@@ -38,7 +38,7 @@ func launch(t *testing.T) *browser {
 		t.Skip("make quick leaves out what needs a browser")
 	}
 	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
 		if p, err := exec.LookPath(name); err == nil {
 			path = p
 			break

@@ -13,7 +13,9 @@ need() { # need COMMAND PACKAGE
 }
 need sqlite3 sqlite3     # asks the store with SQL, as a person would
 need tmux tmux           # a real terminal
-need chromium chromium   # opens exported pages, hostile ones too
+# Opens pages, hostile ones too. It is Chromium without windows, which takes half
+# the time; where it is not to be had, the whole browser will do.
+need chromium-headless-shell chromium-headless-shell
 need mkfs.ext4 e2fsprogs # file systems to cut the power of
 need mkfs.xfs xfsprogs
 need pgbouncer pgbouncer # a pooler in front of PostgreSQL
@@ -72,7 +74,11 @@ packages() {
 	apt install -y --no-install-recommends "${missing[@]}" && return
 	# One that cannot be installed should not keep the others away.
 	for package in "${missing[@]}"; do
-		apt install -y --no-install-recommends "$package" || echo "deps: going on without $package: apt-get install failed" >&2
+		[ "$package" != chromium-headless-shell ] || command -v chromium >/dev/null || package="$package chromium"
+		for name in $package; do
+			apt install -y --no-install-recommends "$name" && break
+			echo "deps: going on without $name: apt-get install failed" >&2
+		done
 	done
 }
 [ ${#missing[@]} -eq 0 ] || packages

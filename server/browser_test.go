@@ -197,7 +197,7 @@ func chromium(t *testing.T) context.Context {
 		t.Skip("make quick leaves out what needs a browser")
 	}
 	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
 		if p, err := exec.LookPath(name); err == nil {
 			path = p
 			break
@@ -382,7 +382,18 @@ func (w *window) leaves(do func()) {
 // clicks clicks with the mouse.
 func (w *window) clicks(selector string) {
 	w.t.Helper()
-	w.do(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
+	ctx, cancel := context.WithTimeout(w.ctx, patient)
+	defer cancel()
+	for {
+		err := chromedp.Do(ctx, chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
+		if err == nil {
+			return
+		}
+		// The page may have replaced a part of itself after it was found.
+		if !strings.Contains(err.Error(), "node with given id") {
+			w.t.Fatalf("%v on %s", err, w.where())
+		}
+	}
 }
 
 // types presses keys, wherever the focus is.
