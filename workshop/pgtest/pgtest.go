@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -396,8 +397,11 @@ func complete(dir string) bool {
 // it stays below the 104 bytes that some systems allow.
 const socketRoom = 80
 
-// onDisk are the places for folders of servers.
-func onDisk() []string { return []string{os.TempDir(), "/tmp", "/var/tmp"} }
+// onDisk are the places for folders of servers. Whoever runs the tests may have
+// them keep other files in memory.
+func onDisk() []string {
+	return slices.DeleteFunc([]string{os.TempDir(), "/tmp", "/var/tmp"}, func(dir string) bool { return strings.HasPrefix(dir+"/", inMemory+"/") })
+}
 
 const (
 	// inMemory is a file system in memory, where a database is copied in a tenth
