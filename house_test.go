@@ -103,7 +103,7 @@ var tenants = map[string]string{
 	"github.com/coder/websocket":           "server/...",
 	"github.com/coreos/":                   "server/...",
 	"go.opentelemetry.io/":                 "server/...",
-	"github.com/go-json-experiment/":       "server/... transfer agent/repl",
+	"github.com/go-json-experiment/":       "server/... transfer agent/repl internal/records",
 	"golang.org/x/time/":                   "server/...",
 	"golang.org/x/sys/":                    "internal/durable internal/process internal/sandbox internal/terminal backend/sqlite",
 	"github.com/rogpeppe/":                 "tests",
