@@ -23,7 +23,7 @@ func TestOnlyLinesThatGoOnTakeTheQuickWay(t *testing.T) {
 		"adopted":              {tidemark.Batch{Appends: more, Adopt: true}, false},
 		"no lines":             {tidemark.Batch{Require: []tidemark.Precondition{{Key: log, Version: 1}}}, false},
 	} {
-		if got := newQuick([]*pending{{batch: &c.batch}}) != nil; got != c.quick {
+		if got := newQuick([]*pending{{batch: &c.batch}}, who{}, new(fences)) != nil; got != c.quick {
 			t.Errorf("%s: quick is %v", name, got)
 		}
 	}
