@@ -83,6 +83,13 @@ func TestALongSessionIsNotReadWhole(t *testing.T) {
 			}
 			return err
 		}},
+		{"nodes in its middle", 4 * some, func() error {
+			nodes, more, err := view(t, s, w.ID()).TreePage(t.Context(), entries/2, some)
+			if err == nil && (len(nodes) != some || !more || nodes[0].Number != entries/2 || nodes[0].Parent != entries/2-1) {
+				err = fmt.Errorf("%d nodes", len(nodes))
+			}
+			return err
+		}},
 		{"going on with it", 4 * some, func() error {
 			again := attach(t, s, w.ID(), "next")
 			add(t, again, user("more"))
