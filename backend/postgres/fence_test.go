@@ -104,6 +104,18 @@ func TestALogThatKeepsNothingHasItsLeaseLookedUp(t *testing.T) {
 	if got := keptFence(t, made, log); got != "1 1" {
 		t.Errorf("the log keeps %q", got)
 	}
+	checked(t, b)
+	tell(t, made.Super, fmt.Sprintf(`update tidemark.log set lease = 7 where id = '%s'`, log.ID))
+	var damage *tidemark.Damage
+	for err := range b.Check(t.Context()) {
+		if !errors.As(err, &damage) || damage.Key != log {
+			t.Errorf("Check says %v", err)
+		}
+	}
+	if damage == nil {
+		t.Error("Check does not see a lease that does not stand")
+	}
+	tell(t, made.Super, `update tidemark.log set lease = null`)
 	for _, wrong := range [][]tidemark.Precondition{{{Key: lease, Version: 2}}, {leased, {Key: log, Version: 2}}, {{Key: lease, Version: 3}, stands}} {
 		if err := commit(b, under(log, 6, wrong...)); !errors.Is(err, tidemark.ErrConflict) {
 			t.Errorf("%v: Commit = %v, want a conflict", wrong, err)
