@@ -182,6 +182,16 @@ func TestNoLineOfAnOlderLeaseIsBehindATakeover(t *testing.T) {
 		if err := commit(b, under(log, 3, leased)); err != nil {
 			t.Errorf("without the trigger the lost lease was noticed: %v; then what keeps it is another thing", err)
 		}
+		if err := Migrate(t.Context(), copied.Owner, copied.Role); err != nil {
+			t.Fatal(err)
+		}
+		if err := commit(b, under(log, 4, leased)); !errors.Is(err, tidemark.ErrConflict) {
+			t.Errorf("what was lost without the trigger is still kept: %v", err)
+		}
+		checked(t, b)
+		if stale, _ := contend(t, copied.Server); stale > 0 {
+			t.Errorf("migrating again did not make the trigger anew: %d lines of older leases", stale)
+		}
 	})
 }
 

@@ -230,6 +230,8 @@ func TestSelfTestTurnsRed(t *testing.T) {
 		change{"public", `grant references on tidemark.record to public`, "REFERENCES on record", tidemark.ErrDenied},
 		change{"create", `grant create on schema tidemark to ` + role, "CREATE in the schema", tidemark.ErrDenied},
 		change{"trigger", `create function tidemark.t() returns trigger language plpgsql as 'begin return new; end'; create trigger t before insert on tidemark.line for each row execute function tidemark.t()`, "trigger t on line", tidemark.ErrDenied},
+		change{"no trigger", `drop trigger look_again on tidemark.record`, "trigger look_again on record is missing", tidemark.ErrDenied},
+		change{"idle trigger", `alter table tidemark.record disable trigger look_again`, "trigger look_again on record is not as it was made", tidemark.ErrDenied},
 		change{"missing", fmt.Sprintf(`delete from tidemark.goose_db_version where version_id = %d`, Schema), fmt.Sprintf("needs version %d", Schema), tidemark.ErrUnsupported},
 		change{"newer", `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true)`, "newer program", tidemark.ErrUnsupported},
 		change{"no tables", `drop schema tidemark cascade`, "migrate it as its owner", tidemark.ErrNoStore},

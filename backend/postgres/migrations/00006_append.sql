@@ -12,9 +12,10 @@ alter table tidemark.log
   add column if not exists record bigint, -- the version of the session's record; null: likewise
   add column if not exists moved  boolean not null default false; -- the newest line began another window of ten seconds
 
--- Whoever changes a lease or a session, by whatever statement and from whatever
--- version of the program, makes the next append look it up. That waits for
--- appends under way, and later ones wait for it.
+-- What the trigger look_again does, which is made with the policies: whoever
+-- changes a lease or a session, by whatever statement and from whatever version
+-- of the program, makes the next append look it up. That waits for appends under
+-- way, and later ones wait for it.
 -- +goose StatementBegin
 create or replace function tidemark.look_again() returns trigger
 language plpgsql as $$
@@ -24,9 +25,6 @@ begin
   return null;
 end $$;
 -- +goose StatementEnd
-
-create or replace trigger look_again after update of tenant, owner, kind, id, version or delete on tidemark.record
-  for each row when (old.kind in ('lease', 'session')) execute function tidemark.look_again();
 
 -- The common commit, as tidemark.append, which servers of the version before
 -- still call. A log that is not checked has to know its lease and its record at
