@@ -137,7 +137,7 @@ func TestAnAppendWaitsForATakeoverAndIsRefused(t *testing.T) {
 			return err
 		}
 		go func() { refused <- commit(b, under(log, 4, leased)) }()
-		const waits = `select exists (select from pg_stat_activity where wait_event_type = 'Lock' and query like '%append_leased%' and datname = current_database())`
+		const waits = `select exists (select from pg_stat_activity where wait_event_type = 'Lock' and query like 'select tidemark.append%' and datname = current_database())`
 		for !tellOne[bool](t, made.Super, waits) {
 			select {
 			case err := <-refused:

@@ -63,7 +63,7 @@ func TestThreeMigratorsAtOnceMigrateOnce(t *testing.T) {
 // withoutFences takes version 6 back.
 func withoutFences(t *testing.T, db *pgtest.Database) {
 	t.Helper()
-	tell(t, db.Owner, `drop trigger look_again on tidemark.record`, `drop function tidemark.look_again`, `drop function tidemark.append_leased`,
+	tell(t, db.Owner, `drop trigger look_again on tidemark.record`, `drop function tidemark.look_again`, `drop function tidemark.append_leased`, `drop function tidemark.append_one`,
 		`alter table tidemark.log drop column lease, drop column record, drop column moved`, `drop index tidemark.record_group_state`, `delete from tidemark.goose_db_version where version_id > 5`)
 }
 

@@ -43,6 +43,10 @@ const codeOtherwise = "TM001"
 const sqlAppend = `select tidemark.append_leased($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
   $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)`
 
+// sqlAppendOne is for one line of a log that knows what is required.
+const sqlAppendOne = `select tidemark.append_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+  $21, $22, $23, $24, $25, $26)`
+
 // newQuick returns nil when the group has to take the long way: something is
 // created, put or deleted, or there is more than one statement can carry.
 func newQuick(group []*pending, who who, known *fences) *quick {
@@ -83,6 +87,26 @@ func newQuick(group []*pending, who who, known *fences) *quick {
 	}
 	slices.SortFunc(q.logs, func(a, b *growing) int { return compareKeys(a.Log, b.Log) })
 	return q
+}
+
+// statement returns what is sent, and its parameters.
+func (q *quick) statement(who who) (sql string, args []any) {
+	if len(q.logs) == 1 && len(q.logs[0].Lines) == 1 && len(q.needs) == 0 && len(q.acts.ns) <= 1 {
+		return sqlAppendOne, q.argsOfOne(who)
+	}
+	return sqlAppend, q.args(who)
+}
+
+// argsOfOne are those of sqlAppendOne.
+func (q *quick) argsOfOne(who who) []any {
+	g := q.logs[0]
+	l := &g.Lines[0]
+	args := []any{who.tenant, who.user, g.Log.Kind, g.Log.ID, l.Seq - 1, g.batch.HeadAt(*g.Append), versionOut(g.under.lease), versionOut(g.under.record),
+		l.Seq, toText(l.Kind), keyOut(l.Key), l.At, l.Position.Parent, l.Position.Depth, l.Position.Nodes, l.Position.Turn, chainOut(l.Chain), g.batch.ID, int64(l.Sum), bodyOut(l.Body)}
+	if a := &q.acts; len(a.ns) > 0 {
+		return append(args, a.nodes[0], a.boots[0], a.ns[0], a.ats[0], a.sums[0], a.bodies[0])
+	}
+	return append(args, nil, nil, nil, nil, nil, nil)
 }
 
 // args are those of sqlAppend.
@@ -134,7 +158,8 @@ func versionOut(v int64) *int64 {
 // function's result comes before COMMIT, so when the function refuses, nothing
 // was committed.
 func (q *quick) send(ctx context.Context, c *pgxpool.Conn, who who) (sent bool, err error) {
-	rows, err := c.Query(ctx, sqlAppend, q.args(who)...)
+	sql, args := q.statement(who)
+	rows, err := c.Query(ctx, sql, args...)
 	if err != nil {
 		return !pgconn.SafeToRetry(err) && codeOf(err) == "", err
 	}

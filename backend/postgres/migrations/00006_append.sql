@@ -118,6 +118,60 @@ begin
 end $$;
 -- +goose StatementEnd
 
+-- The same for one line of a log that knows its lease and its record, which is
+-- most appends: a list of one costs more to take apart than all the rest.
+-- +goose StatementBegin
+create or replace function tidemark.append_one(
+  tenant uuid, owner uuid, log_kind text, log_id text, log_before bigint, log_at timestamptz, log_lease bigint, log_record bigint,
+  seq bigint, kind text, key text, at timestamptz, parent bigint, depth bigint, nodes bigint, turn bigint, chain bytea, batch text, sum bigint, body bytea,
+  act_node text, act_boot text, act_n bigint, act_at timestamptz, act_sum bigint, act_body bytea) returns boolean
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+  ignored text := set_config('tidemark.tenant', append_one.tenant::text, true);
+  grown   uuid;
+  begun   boolean;
+begin
+  ignored := set_config('tidemark.user', append_one.owner::text, true);
+  ignored := set_config('lock_timeout', '10s', true);
+  ignored := set_config('plan_cache_mode', 'force_generic_plan', true);
+  if current_setting('synchronous_commit') = 'off' then
+    ignored := set_config('synchronous_commit', 'on', true);
+  end if;
+
+  update tidemark.log l set length = append_one.seq, updated = log_at, parent = append_one.parent, depth = append_one.depth,
+    nodes = append_one.nodes, turn = append_one.turn, chain = append_one.chain, behind = true,
+    moved = date_bin('10 seconds', l.updated, timestamptz '0001-01-01 00:00:00+00') <> date_bin('10 seconds', log_at, timestamptz '0001-01-01 00:00:00+00')
+  where l.tenant = append_one.tenant and l.owner = append_one.owner and l.kind = log_kind and l.id = log_id and l.length = log_before
+    and (log_lease is null or l.lease = log_lease) and (log_record is null or l.record = log_record)
+  returning l.log, l.moved into grown, begun;
+  if not found then
+    raise exception using errcode = 'TM001', message = 'a log has another length, or another lease';
+  end if;
+
+  insert into tidemark.line (tenant, owner, log, seq, kind, key, at, parent, depth, nodes, turn, chain, batch, sum, body)
+  values (append_one.tenant, append_one.owner, grown, append_one.seq, append_one.kind, append_one.key, append_one.at, append_one.parent, append_one.depth,
+    append_one.nodes, append_one.turn, append_one.chain, append_one.batch, append_one.sum, append_one.body);
+
+  if act_n is not null then
+    insert into tidemark.act (tenant, node, boot, n, at, batch, sum, body)
+    values (append_one.tenant, act_node, act_boot, act_n, act_at, append_one.batch, act_sum, act_body);
+  end if;
+
+  if begun then
+    perform from tidemark.record r
+    where r.tenant = append_one.tenant and r.owner = append_one.owner and r.kind = log_kind and r.id = log_id
+      and r.touched <> date_bin('10 seconds', greatest(r.updated, log_at), timestamptz '0001-01-01 00:00:00+00') + interval '9.999999 seconds'
+    for no key update nowait;
+    if found then
+      update tidemark.record r set touched = date_bin('10 seconds', greatest(r.updated, log_at), timestamptz '0001-01-01 00:00:00+00') + interval '9.999999 seconds'
+      where r.tenant = append_one.tenant and r.owner = append_one.owner and r.kind = log_kind and r.id = log_id;
+    end if;
+  end if;
+  return true;
+end $$;
+-- +goose StatementEnd
+
 -- Jobs of one agent in one state. Only the statement that wants this index has
 -- its condition; written as a plain "and" it would also be had by those of
 -- record_group and record_state.
