@@ -96,26 +96,62 @@ func (f searcherFinder) find(ctx context.Context, l looking) iter.Seq2[spot, err
 	}
 }
 
-// looking returns what the index is asked for: the words of the question, the
-// filters that the index has words for, and the kinds of lines of a rank.
-func (h *hunt) looking(r rank, kinds, not []string) looking {
-	l := looking{All: slices.Clone(h.q.All), None: slices.Clone(h.q.None), Since: h.q.Since}
-	group := func(class string, values ...string) (terms []tidemark.Term) {
-		for _, value := range values {
-			if value != "" {
-				terms = append(terms, tidemark.Term{Word: filterWord(class, value)})
-			}
-		}
-		return terms
-	}
-	for _, terms := range [][]tidemark.Term{group(filterRole, kinds...), group(filterAgent, h.q.Agent), group(filterProject, h.places...)} {
+// find asks the index for the lines that may hold hits of a rank: by the words of
+// the question, the filters that the index has words for, and kinds of lines.
+func (h *hunt) find(ctx context.Context, index finder, r rank, kinds, not []string) iter.Seq2[spot, error] {
+	l := looking{All: slices.Clone(h.q.All), None: filterTerms(filterRole, not...), Since: h.q.Since}
+	for _, terms := range [][]tidemark.Term{filterTerms(filterRole, kinds...), filterTerms(filterAgent, h.q.Agent), filterTerms(filterProject, h.places...)} {
 		if len(terms) > 0 {
 			l.All = append(l.All, terms)
 		}
 	}
-	l.None = append(l.None, group(filterRole, not...)...)
 	if h.from.rank == r && h.from.spot.Seq > 0 {
 		l.Before = &h.from.spot
 	}
-	return l
+	if r == rankTitle || len(h.q.None) == 0 {
+		return index.find(ctx, l)
+	}
+	// The first line of a session also has the words of its title: one that may not
+	// be in the entry may be in the title, and these lines have to be looked at.
+	first := l
+	first.All = append(slices.Clone(l.All), filterTerms(filterRole, noteTitle))
+	l.None = append(l.None, h.q.None...)
+	return merge(index.find(ctx, l), index.find(ctx, first))
+}
+
+// filterTerms returns the words by which lines are filtered, one for each value.
+func filterTerms(class string, values ...string) (terms []tidemark.Term) {
+	for _, value := range values {
+		if value != "" {
+			terms = append(terms, tidemark.Term{Word: filterWord(class, value)})
+		}
+	}
+	return terms
+}
+
+// merge yields the spots of both, the newest first and each once.
+func merge(a, b iter.Seq2[spot, error]) iter.Seq2[spot, error] {
+	return func(yield func(spot, error) bool) {
+		next, stop := iter.Pull2(b)
+		defer stop()
+		other, err, more := next()
+		for s, failed := range a {
+			if failed != nil {
+				yield(s, failed)
+				return
+			}
+			for more && (err != nil || other.compare(s) >= 0) {
+				if (err != nil || other != s) && !yield(other, err) || err != nil {
+					return
+				}
+				other, err, more = next()
+			}
+			if !yield(s, nil) {
+				return
+			}
+		}
+		for more && yield(other, err) && err == nil {
+			other, err, more = next()
+		}
+	}
 }

@@ -51,25 +51,13 @@ func (g *gathered) with(r rank, found iter.Seq2[spot, error]) iter.Seq2[spot, er
 			own = append(own, p.spot)
 		}
 	}
-	return func(yield func(spot, error) bool) {
-		for s, err := range found {
-			for err == nil && len(own) > 0 && own[0].compare(s) >= 0 {
-				same := own[0] == s
-				if !same && !yield(own[0], nil) {
-					return
-				}
-				own = own[1:]
-			}
-			if !yield(s, err) || err != nil {
-				return
-			}
-		}
+	return merge(found, func(yield func(spot, error) bool) {
 		for _, s := range own {
 			if !yield(s, nil) {
 				return
 			}
 		}
-	}
+	})
 }
 
 // gather reads lines of a log until a time is over, and keeps the places of those

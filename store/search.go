@@ -201,7 +201,7 @@ func (h *hunt) indexed(ctx context.Context, index finder) error {
 		if r == rankContext && h.q.Role == "" { // messages of users are counted among what was said
 			in = contextKinds
 		}
-		return index.find(ctx, h.looking(r, in, notIn))
+		return h.find(ctx, index, r, in, notIn)
 	})
 }
 

@@ -112,11 +112,10 @@ func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q s
 		return answer.Damage
 	}
 	if err == nil && len(rows) == 0 {
-		way := "other words, or fewer; see: tidemark search --help"
 		if answer.LeftOut.N > 0 {
-			way = "what tools told the model is left out; to search it: tidemark search --role any"
+			return hint.With(errNothing, "what tools told the model is left out; to search it, add --role any")
 		}
-		return hint.With(errNothing, way)
+		return hint.With(errNothing, "other words, or fewer; see: tidemark search --help")
 	}
 	return err
 }
