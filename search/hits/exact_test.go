@@ -374,9 +374,9 @@ func (w *world) pages(query search.Query, q store.Question, between func()) (all
 // rounds is how many questions are asked of one store.
 func rounds() int {
 	if testing.Short() {
-		return 20
+		return 12
 	}
-	return 80
+	return 40
 }
 
 func TestAnswersAreThoseOfANaiveSearch(t *testing.T) {
