@@ -113,6 +113,8 @@ func Commands() []Command {
 		{"/loops", "", "what is repeated", (*Conversation).loops, anytime, front},
 		{"/cancel", "LOOP", "end a loop", (*Conversation).cancelLoop, anytime, front},
 		{"/wake", "AFTER", "wake this session after a time", (*Conversation).wake, false, front},
+		{"/init", "", "draft AGENTS.md, the instructions of this project", (*Conversation).init_, false, false},
+		{"/context", "", "what the model is told besides the conversation", (*Conversation).context, false, false},
 		{"/status", "", "what this session is", (*Conversation).status, anytime, false},
 		{"/doctor", "", "look for damage in this session", (*Conversation).check, false, false},
 		{"/help", "", "this list", (*Conversation).help, anytime, front},
