@@ -65,7 +65,7 @@ func eachStore(t *testing.T, test func(*testing.T, tidemark.Backend)) {
 			}
 			t.Run(title, func(t *testing.T) {
 				if name == "postgres" && testing.Short() {
-					t.Skip("starts PostgreSQL")
+					t.Skip("make quick leaves out what needs PostgreSQL")
 				}
 				b, err := open(t)
 				if err != nil {
