@@ -69,6 +69,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"agent/tour", "agent/repl", "the tour ends in a chat, and waits as long as that takes to leave"},
+	{"agent/slash", "agent/mcpclient", "people see and direct the servers of a conversation by commands"},
 	{"agent/repl", "agent/slash", "the conversation at a terminal has commands that people type"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"model/modeltest", "model/standin", "providers are also asked over HTTP, before a stand-in for their server"},
@@ -90,7 +91,7 @@ var tenants = map[string]string{
 	"github.com/muesli/":               "internal/terminal",
 	"mvdan.cc/sh/":                     "tool",
 	"github.com/coder/acp":             "runner acp",
-	"github.com/modelcontextprotocol/": "mcp",
+	"github.com/modelcontextprotocol/": "mcp agent/mcpclient",
 	// AgentZero derives the keys of its sessions as this house does.
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",
 	"golang.org/x/crypto/chacha20poly1305": "seal",
