@@ -64,6 +64,7 @@ func eachStore(t *testing.T, test func(*testing.T, tidemark.Backend)) {
 				title += ", sealed"
 			}
 			t.Run(title, func(t *testing.T) {
+				t.Parallel()
 				if name == "postgres" && testing.Short() {
 					t.Skip("make quick leaves out what needs PostgreSQL")
 				}
