@@ -27,7 +27,7 @@ var floors = map[string][]string{
 	},
 	"craft": {
 		"store", "store/upkeep", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
-		"backend/...", "seal", "redact", "search", "search/segment", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
+		"backend/...", "seal", "redact", "search", "search/segment", "search/index", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
 		"internal/grant", "internal/instructions", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
@@ -42,7 +42,9 @@ var floors = map[string][]string{
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
 	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
+	{"convert/...", "convert/bundle", "the data exports of web services are zips with lists of conversations"},
 	{"store/upkeep", "store", "upkeep goes from session to session by the rules of the store"},
+	{"search/index", "search/segment", "an index is made of segments"},
 	{"render/data", "render", "JSON for programs may be read on a terminal, too"},
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
@@ -103,7 +105,7 @@ var tenants = map[string]string{
 	"github.com/coder/websocket":           "server/...",
 	"github.com/coreos/":                   "server/...",
 	"go.opentelemetry.io/":                 "server/...",
-	"github.com/go-json-experiment/":       "server/... transfer agent/repl",
+	"github.com/go-json-experiment/":       "server/... transfer agent/repl internal/records",
 	"golang.org/x/time/":                   "server/...",
 	"golang.org/x/sys/":                    "internal/durable internal/process internal/sandbox internal/terminal backend/sqlite",
 	"github.com/rogpeppe/":                 "tests",

@@ -43,6 +43,7 @@ is refused.`,
 		Example: `  tidemark import --all --dry-run
   tidemark import ~/.claude
   tidemark import --again ~/.claude
+  tidemark import chatgpt-export.zip
   tidemark import backup.tidemark
   tidemark import session.json --dry-run
   tidemark --store files:restored import backup.tidemark`,
