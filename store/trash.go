@@ -89,7 +89,7 @@ func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.H
 			return fmt.Errorf("fork %s: %w", fork, err)
 		}
 	}
-	return s.destroy(ctx, id, l)
+	return records.Retry(ctx, func() error { return s.destroy(ctx, id, l) })
 }
 
 func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (l Lease, err error) {
@@ -314,6 +314,9 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 				}
 			}
 		}
+	}
+	if err := s.forgetSources(ctx, &b, id); err != nil {
+		return err
 	}
 	b.Require = append(b.Require, l.Need())
 	_, err = s.k.Commit(ctx, b)
