@@ -69,7 +69,9 @@ func (f front) Resume(ctx context.Context, ref string) error {
 		// The old session cannot be restored: a new one begins.
 		if again := r.attach(ctx, "", 0); again != nil {
 			r.leaving = &leaving{err: errors.Join(err, again)}
+			return err
 		}
+		r.greet(ctx, "", 0)
 		return err
 	}
 	r.greet(ctx, p.ID, p.Seq)

@@ -286,6 +286,7 @@ func (r *repl) leave(ctx context.Context) error {
 	if !r.hungUp {
 		r.exits.leave(errLeaving) // from here on, another request ends the program
 	}
+	r.queue = append(r.queue, r.console.TakeLines(false)...)
 	if r.interactive && !r.hungUp {
 		go r.hearOn(ctx)
 	}

@@ -9,9 +9,11 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // repl is a conversation with a person.
@@ -29,7 +31,10 @@ type repl struct {
 	oldest      int64    // the first entry that was shown, for /history
 	// leaving is why the conversation ends, nil while it continues.
 	leaving *leaving
-	hungUp  bool      // the terminal is no more
+	hungUp  bool // the terminal is no more
+	meter   meter
+	counted bool // what the session used before is in the meter
+	around  surroundings
 	idle    time.Time // when the person last did something
 }
 
@@ -50,12 +55,15 @@ func Run(ctx context.Context, o Options, t TerminalOptions) error {
 		return err
 	}
 	defer r.console.Close()
-	r.screen = &screen{Display: o.Display, side: o.Err, body: r.console, over: r.exits.answered}
+	r.screen = &screen{Display: o.Display, side: o.Err, body: r.console, over: r.exits.answered, tasks: func() []store.Task { return r.Chat.State().Tasks }}
+	if r.interactive {
+		r.screen.progress = r.console.Progress
+	}
 	if t.Person && t.ErrIsTerminal {
 		r.screen.side = r.console // nothing else may write beside the prompt
 	}
 	r.Out, r.Note, r.Pause, r.Columns = r.console, r.screen.note, r.screen.pause, r.console.Columns
-	r.Options.Show, r.Options.Approve, r.Options.Unattended = r.screen.show, r.ask, t.NoInput
+	r.Options.Show, r.Options.Approve, r.Options.Unattended = r.show, r.ask, t.NoInput
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are handled here
 	defer stop()
 	t.Listen(Control{r})
@@ -78,6 +86,12 @@ func Run(ctx context.Context, o Options, t TerminalOptions) error {
 		r.step(ctx)
 	}
 	return r.leave(ctx)
+}
+
+// show handles an event of the chat.
+func (r *repl) show(e chat.Event) {
+	r.meter.kept(r.Store, e)
+	r.screen.show(e)
 }
 
 func (r *repl) consoleOptions() terminal.Options {
@@ -171,10 +185,22 @@ func (r *repl) input(ctx context.Context, in terminal.Input) {
 		r.leaving = &leaving{}
 	case terminal.Hangup:
 		r.gone(nil)
+	default:
+		r.key(ctx, in.Kind)
+	}
+}
+
+// key handles a key that means the same at any time.
+func (r *repl) key(ctx context.Context, kind terminal.Kind) {
+	switch kind {
 	case terminal.Older:
 		r.history(ctx)
+	case terminal.Unfold:
+		r.screen.unfold()
+	case terminal.NextMode:
+		r.nextPermission(ctx)
 	default:
-		r.switchView(ctx, in.Kind)
+		r.switchView(ctx, kind)
 	}
 }
 
@@ -203,6 +229,15 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 	defer over()
 	called := r.exits.called
 	done := make(chan error, 1)
+	r.screen.begin("waiting for the model")
+	defer r.screen.end()
+	if r.interactive {
+		r.console.Hold(waits)
+		defer r.console.Hold(nil)
+	}
+	r.countBefore(whole)
+	tick := time.NewTicker(tickTime)
+	defer tick.Stop()
 	go func() { done <- work(ctx) }()
 	for {
 		inputs := r.inputs
@@ -229,8 +264,28 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 		case a := <-r.Chat.Handed():
 			r.screen.note("%s asks for this session; it is handed over when this turn is done.", a.From)
 			r.leaving = &leaving{to: &a}
+		case <-tick.C:
+			r.screen.tick()
+			r.drawStatus()
 		}
 	}
+}
+
+// countBefore counts, once and beside the turn, what a resumed session used
+// before.
+func (r *repl) countBefore(ctx context.Context) {
+	if r.counted || !r.interactive || !r.Chat.Exists() {
+		return
+	}
+	r.counted = true
+	if v, err := r.Chat.View(ctx); err == nil {
+		r.meter.load(ctx, v)
+	}
+}
+
+// waits reports whether input that comes during a turn waits for its end.
+func waits(in terminal.Input) bool {
+	return in.Kind == terminal.Line && !slash.IsAnytime(in.Text) && !slash.IsExit(in.Text)
 }
 
 // during handles input while the agent works.
@@ -251,12 +306,13 @@ func (r *repl) during(ctx context.Context, in terminal.Input) {
 			r.fail(r.Conversation.Run(ctx, in.Text))
 			return
 		}
+		if slash.IsExit(in.Text) {
+			r.queue = append(r.queue, r.console.TakeLines(true)...) // what was sent before it is done before it
+		}
 		r.queue = append(r.queue, in.Text)
 		if slash.IsExit(in.Text) {
 			r.screen.note("Leaving when this is done; once more leaves now.")
 		}
-	case terminal.Older:
-		r.history(ctx)
 	case terminal.LeaveView:
 		if r.screen.view == "" {
 			r.exits.stops() // Esc stops the turn, like Ctrl-C
@@ -264,7 +320,7 @@ func (r *repl) during(ctx context.Context, in terminal.Input) {
 		}
 		r.switchView(ctx, in.Kind)
 	default:
-		r.switchView(ctx, in.Kind)
+		r.key(ctx, in.Kind)
 	}
 }
 

@@ -314,7 +314,7 @@ func (c *Conversation) document(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	c.documents = append(c.documents, tidemark.Text(fmt.Sprintf("<document path=%q>\n%s\n</document>", full, strings.ToValidUTF8(string(b), "\uFFFD"))))
+	c.documents = append(c.documents, documentBlock(full, b))
 	c.note("Loaded %s; it goes with your next message.", full)
 	return c.Chat.Change(ctx, func(s *store.Checkpoint) error {
 		if !slices.Contains(s.DocumentPaths, full) {

@@ -50,6 +50,7 @@ type Conversation struct {
 
 	// documents are sent with the next message.
 	documents []tidemark.Block
+	files     projectFiles
 }
 
 // Front shows the conversation and reads the person's input.
