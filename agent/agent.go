@@ -111,9 +111,10 @@ type Options struct {
 	Fence       *Fence
 	SandboxMode string
 
-	// Grants, Unattended, Approve, Show and FreshInterpreter are those of
-	// chat.Options.
+	// Grants, Rounds, Unattended, Approve, Show and FreshInterpreter are those
+	// of chat.Options.
 	Grants           *grant.Scope
+	Rounds           int
 	Unattended       bool
 	Approve          func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
 	Show             func(chat.Event)

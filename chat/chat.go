@@ -97,6 +97,10 @@ type Options struct {
 	// Show receives what happens, in order, from one goroutine at a time.
 	Show func(Event)
 
+	// Rounds bounds how often the model is asked in one turn, if that is fewer
+	// than the limit of the session; 0 leaves it to that.
+	Rounds int
+
 	Compact compact.Options
 	Limits  store.Limits // of a new session
 	Workers int          // most that run at a time; 0: DefaultWorkers
@@ -227,6 +231,7 @@ type Chat struct {
 	warned      bool // that state cannot be kept was reported
 	workers     map[string]*worker
 	permission  Permission
+	thinking    int
 	steered     []string // what the user said since the session was opened
 	stopRenewal func()   // stops renewing the lease, and waits until that has ended
 }
@@ -274,7 +279,7 @@ func prepare(o Options) *Chat {
 	if o.Workers == 0 {
 		o.Workers = DefaultWorkers
 	}
-	c := &Chat{o: o, answers: answerer{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker), permission: PermissionAsk,
+	c := &Chat{o: o, answers: answerer{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker), permission: PermissionAsk, thinking: o.Thinking,
 		handed: make(chan store.HandoverRequest, 1), asking: make(chan struct{}, 1)}
 	c.main = &thread{c: c}
 	return c

@@ -38,8 +38,7 @@ func (t *thread) compaction(o compact.Options) compact.Options {
 		o.MaxBytes = -1
 	}
 	if o.MaxTokens == 0 {
-		who := t.c.answering()
-		o.MaxTokens = model.Window(who.provider, who.name) / 4 * 3
+		o.MaxTokens = t.c.CompactAbove()
 	}
 	if t.system != nil {
 		o.System = t.system.Text()

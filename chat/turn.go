@@ -89,8 +89,11 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	if _, err := t.append(keeping, entries...); err != nil {
 		return turn, err
 	}
-	limits := t.c.limits()
-	for turn.Rounds < limits.ToolRounds {
+	rounds := t.c.limits().ToolRounds
+	if t.c.o.Rounds > 0 {
+		rounds = min(rounds, t.c.o.Rounds)
+	}
+	for turn.Rounds < rounds {
 		answer, err := t.askCompacting(ctx)
 		if err != nil && ctx.Err() != nil && !lost(err) {
 			turn.Stop = StopCancelled
@@ -266,7 +269,7 @@ func (t *thread) hasNewTool() bool {
 
 // request is the next request to the model.
 func (t *thread) request(name string) model.Request {
-	r := model.Request{Model: name, Entries: input(t.context, name), Thinking: t.c.o.Thinking}
+	r := model.Request{Model: name, Entries: input(t.context, name), Thinking: t.c.Thinking()}
 	if t.system != nil {
 		r.System = t.system.Text()
 	}

@@ -67,6 +67,25 @@ func DiffForTerminal(lines []DiffLine, columns int, color bool) []string {
 	return rows
 }
 
+// UnifiedForTerminal are the lines of a diff in the form of git as a terminal
+// shows them, made harmless.
+func UnifiedForTerminal(text string, color bool) (rows []string) {
+	p := page{Options: Options{Color: color}}
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		row := visible(strings.ReplaceAll(line, "\t", "    "))
+		switch {
+		case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "@@"), strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "index "):
+			row = p.style(dim, row)
+		case strings.HasPrefix(line, "+"):
+			row = p.style(green, row)
+		case strings.HasPrefix(line, "-"):
+			row = p.style(red, row)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 // Changed counts the lines that a diff adds and removes.
 func Changed(lines []DiffLine) (added, removed int) {
 	for _, l := range lines {

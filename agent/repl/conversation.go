@@ -62,6 +62,8 @@ type TerminalOptions struct {
 	Raw     func() (restore func() error, err error)
 	Size    func() (columns, rows int, err error)
 	Suspend func()
+	// Edit lets the person change a text in their editor; nil: there is none.
+	Edit func(text string) (string, error)
 
 	// Listen is called once, before anything else happens: from then on signals
 	// are reported to the Control.
@@ -90,7 +92,7 @@ type conversation struct {
 }
 
 func newConversation(o Options) *conversation {
-	return &conversation{o: o, Conversation: slash.Conversation{Store: o.Agent.Store, Setup: o.Setup, Options: o.Agent, Encrypted: o.Encrypted, People: o.Terminal}}
+	return &conversation{o: o, Conversation: slash.Conversation{Store: o.Agent.Store, Setup: o.Setup, Options: o.Agent, Encrypted: o.Encrypted, People: o.Terminal, Color: o.Color}}
 }
 
 // attach starts a conversation, or resumes one.

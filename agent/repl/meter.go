@@ -2,7 +2,6 @@ package repl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -71,28 +70,15 @@ func (m *meter) load(ctx context.Context, v *store.View) {
 	m.mu.Lock()
 	go func() {
 		defer m.mu.Unlock()
-		m.used, m.partial = usedBefore(ctx, v)
-	}()
-}
-
-func usedBefore(ctx context.Context, v *store.View) (before store.Tally, partial bool) {
-	info := v.Info
-	own := int64(1) // after what a fork shares
-	if info.Base != nil {
-		own = info.Base.Seq + 1
-	}
-	partial = info.Entries-own >= maxCounted
-	if !partial {
-		for e, err := range v.LogRange(ctx, own, info.Entries) {
-			if err == nil {
-				v.Store().Tally(&before, store.Owned{Session: &info, Entry: e})
-			} else if !errors.Is(err, tidemark.ErrCorrupt) {
-				partial = true
-				break
-			}
+		if m.partial = v.Entries > maxCounted; m.partial {
+			return
 		}
-	}
-	return before, partial
+		if used, err := v.Used(ctx); err == nil {
+			m.used = used
+		} else {
+			m.partial = true
+		}
+	}()
 }
 
 // contextText says how much of the model's window is used, "" when nothing is.

@@ -3,6 +3,7 @@ package repl
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
+	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -103,6 +105,11 @@ func (r *repl) consoleOptions() terminal.Options {
 		Suspend:   r.t.Suspend,
 		Interrupt: func() { r.wish(os.Interrupt) },
 		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.Complete(ctx, line, pos) },
+		Eager: func(word string, start bool) bool {
+			return strings.HasPrefix(word, "@") || start && strings.HasPrefix(word, "/")
+		},
+		Earlier: r.earlier,
+		Edit:    r.t.Edit,
 	}
 }
 
@@ -216,10 +223,54 @@ func (r *repl) line(ctx context.Context, line string) {
 		r.fail(r.Chat.Tell(ctx, r.screen.view, line))
 		return
 	}
-	r.turn(ctx, func(ctx context.Context) error {
-		_, err := r.Chat.Send(ctx, append(r.Documents(), tidemark.Text(strings.TrimPrefix(line, "/")))...)
+	if command, ok := strings.CutPrefix(line, "!"); ok && strings.TrimSpace(command) != "" {
+		r.turn(ctx, func(ctx context.Context) error { return r.Chat.RunCommand(ctx, strings.TrimSpace(command)) })
+		return
+	}
+	if text, ok := strings.CutPrefix(line, "#"); ok && strings.TrimSpace(text) != "" && !strings.Contains(line, "\n") {
+		r.fail(r.Remember(ctx, strings.TrimSpace(text)))
+		return
+	}
+	text := strings.TrimPrefix(line, "/")
+	r.say(ctx, append(append(r.Documents(), r.Mentioned(text)...), tidemark.Text(text))...)
+}
+
+// say sends a message and waits for the end of the turn.
+func (r *repl) say(ctx context.Context, blocks ...tidemark.Block) {
+	planning := r.Chat.Permission() == chat.PermissionPlan
+	if planning {
+		blocks = append(blocks, tidemark.Text(planFirst))
+	}
+	var turn chat.Turn
+	r.turn(ctx, func(ctx context.Context) (err error) {
+		turn, err = r.Chat.Send(ctx, blocks...)
 		return err
 	})
+	if planning && r.t.Person && turn.Stop == model.StopEnd && turn.Text != "" && r.leaving == nil && len(r.queue) == 0 {
+		r.fail(r.offerPlan(ctx))
+	}
+}
+
+// planFirst is added to a message of a person who wants a plan.
+const planFirst = "(Plan first: look at what you need, change nothing, and end with a plan that I can approve.)"
+
+// offerPlan asks whether a plan is to be carried out.
+func (r *repl) offerPlan(ctx context.Context) error {
+	key, err := r.choose(ctx, "Carry out this plan?", terminal.Choice{Key: 'e', Text: "yes, and accept edits"}, terminal.Choice{Key: 'a', Text: "yes, and ask"}, terminal.Choice{Key: 'n', Text: "keep planning"})
+	next := chat.PermissionAsk
+	switch {
+	case errors.Is(err, terminal.ErrInterrupted), errors.Is(err, io.EOF):
+		return nil
+	case err != nil || key == 'n':
+		return err
+	case key == 'e':
+		next = chat.PermissionEdits
+	}
+	if err := r.setPermission(next); err != nil {
+		return err
+	}
+	r.say(ctx, tidemark.Text("The plan is approved. Carry it out."))
+	return nil
 }
 
 // turn runs something that takes a while, and that Ctrl-C stops. What is typed

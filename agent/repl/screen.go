@@ -168,7 +168,9 @@ func (s *screen) show(e chat.Event) {
 		return
 	}
 	if e.Created != "" {
-		s.noteLocked("Session: %s", e.Created)
+		if !s.Quiet || s.format == "" {
+			s.noteLocked("Session: %s", e.Created)
+		}
 		return
 	}
 	if e.Notice != "" {
