@@ -74,6 +74,7 @@ type Settings struct {
 	ToolsInContext int    `yaml:"tools_in_context"`
 	Workers        int    `yaml:"workers"`
 	Thinking       int    `yaml:"thinking"`
+	Learn          string `yaml:"learn"` // LearnOff, or "" to learn
 }
 
 // Options are the settings of one conversation. Store, Holder and Project are

@@ -16,6 +16,9 @@ func (t *thread) compactIfOver(ctx context.Context) error {
 	if !compact.Over(t.context, o) {
 		return nil
 	}
+	if enough, err := t.clear(ctx, o); err != nil || enough {
+		return err
+	}
 	err := t.compact(ctx, o)
 	if errors.Is(err, compact.ErrNoGain) {
 		return nil

@@ -29,6 +29,8 @@ type Prompt struct {
 	// Allowed are names of tools whose calls are approved, in any case of
 	// letters. What a person has to decide about each time is not among them.
 	Allowed []string
+	// Print prints the result in FormatJSON; nil: as a line of JSON.
+	Print func(result any) error
 }
 
 // Once runs one turn: the answer goes to Out. Nobody is asked.
@@ -62,7 +64,7 @@ func Once(ctx context.Context, o Options, p Prompt) error {
 	if closeErr := t.Chat.Close(closing); err == nil {
 		err = closeErr
 	}
-	if printErr := t.printTurn(p.Format, turn, time.Since(began), err); err == nil {
+	if printErr := t.printTurn(p, turn, time.Since(began), err); err == nil {
 		err = printErr
 	}
 	if err == nil && turn.Stop == chat.StopRounds {
@@ -88,8 +90,8 @@ type turnResult struct {
 	Error      string             `json:"error,omitempty"`
 }
 
-func (t *conversation) printTurn(format string, turn chat.Turn, took time.Duration, err error) error {
-	if format == FormatText {
+func (t *conversation) printTurn(p Prompt, turn chat.Turn, took time.Duration, err error) error {
+	if p.Format == FormatText {
 		if turn.Text == "" {
 			return nil
 		}
@@ -100,6 +102,9 @@ func (t *conversation) printTurn(format string, turn chat.Turn, took time.Durati
 		Model: t.Model.Name, DurationMS: took.Milliseconds()}
 	if err != nil {
 		r.IsError, r.Error = true, err.Error()
+	}
+	if p.Format == FormatJSON && p.Print != nil {
+		return p.Print(r)
 	}
 	return writeJSON(t.o.Out, r)
 }

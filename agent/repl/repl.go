@@ -24,6 +24,7 @@ type repl struct {
 	t       TerminalOptions
 	console *terminal.Console
 	exits   *waysOut
+	life    context.Context // ends with the conversation
 	inputs  chan terminal.Input
 	broken  chan error // why there is no more input
 	reading bool       // an input is awaited
@@ -68,6 +69,7 @@ func Run(ctx context.Context, o Options, t TerminalOptions) error {
 	r.Options.Show, r.Options.Approve, r.Options.Unattended = r.show, r.ask, t.NoInput
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are handled here
 	defer stop()
+	r.life = ctx
 	t.Listen(Control{r})
 	attaching, done := r.exits.busy(ctx)
 	err = r.attach(attaching, o.Session, o.From)
@@ -114,15 +116,16 @@ func (r *repl) consoleOptions() terminal.Options {
 }
 
 // read requests the next input, unless that was done already. It also handles
-// requests to leave, even when nobody is ready for the input.
-func (r *repl) read(ctx context.Context) {
+// requests to leave, even when nobody is ready for the input. What is read
+// outlives the turn or the command during which it was requested.
+func (r *repl) read() {
 	if r.reading {
 		return
 	}
 	r.reading = true
 	go func() {
 		for {
-			in, err := r.console.Read(ctx)
+			in, err := r.console.Read(r.life)
 			if err != nil {
 				r.broken <- err
 				return
@@ -144,7 +147,7 @@ func (r *repl) step(ctx context.Context) {
 		return
 	}
 	r.status(ctx)
-	r.read(ctx)
+	r.read()
 	sleep, loop := r.timers()
 	select {
 	case in := <-r.inputs:
@@ -293,7 +296,7 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 	for {
 		inputs := r.inputs
 		if r.interactive && !r.hungUp {
-			r.read(whole) // what is read outlives the turn
+			r.read()
 		} else if !r.reading {
 			inputs = nil
 		}
@@ -358,7 +361,7 @@ func (r *repl) during(ctx context.Context, in terminal.Input) {
 			return
 		}
 		if slash.IsExit(in.Text) {
-			r.queue = append(r.queue, r.console.TakeLines(true)...) // what was sent before it is done before it
+			r.queue = append(r.queue, r.console.TakeLines(waits, true)...) // what was sent before it is done before it
 		}
 		r.queue = append(r.queue, in.Text)
 		if slash.IsExit(in.Text) {

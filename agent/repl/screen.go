@@ -105,7 +105,11 @@ func (s *screen) note(format string, args ...any) {
 
 func (s *screen) noteLocked(format string, args ...any) {
 	s.flush()
-	fmt.Fprintln(s.side, render.CleanLine(fmt.Sprintf(format, args...)))
+	text := render.CleanLine(fmt.Sprintf(format, args...))
+	if columns := s.width(); columns > 0 {
+		text = strings.Join(render.Wrap(text, columns-1), "\n")
+	}
+	fmt.Fprintln(s.side, text)
 }
 
 // dim prints one less important line.

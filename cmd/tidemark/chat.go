@@ -236,7 +236,12 @@ func (t *chatRun) run(ctx context.Context) error {
 		return promptErr
 	} else {
 		t.notifyUnlessIgnored(syscall.SIGHUP) // so that no tool keeps running when the terminal closes
-		err = repl.Once(ctx, o, repl.Prompt{Text: prompt, Format: t.f.format, Yes: t.f.yes, Allowed: t.f.allowed})
+		p := repl.Prompt{Text: prompt, Format: t.f.format, Yes: t.f.yes, Allowed: t.f.allowed}
+		if t.wantsJSON() && p.Format == repl.FormatText {
+			p.Format = repl.FormatJSON
+			p.Print = func(result any) error { return t.format().Print(t.out, result) }
+		}
+		err = repl.Once(ctx, o, p)
 	}
 	return chatError(err)
 }

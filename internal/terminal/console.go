@@ -327,14 +327,14 @@ func (c *Console) Hold(held func(Input) bool) {
 	c.paint.touch()
 }
 
-// TakeLines returns the lines that were sent and not read yet, held or not, and
-// no Read returns them any more. show means that they are shown above the
-// prompt, as those that are read.
-func (c *Console) TakeLines(show bool) (lines []string) {
+// TakeLines returns the lines that were sent, are not read yet and that held
+// returns true for, and no Read returns them any more. show means that they are
+// shown above the prompt, as those that are read.
+func (c *Console) TakeLines(held func(Input) bool, show bool) (lines []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events = slices.DeleteFunc(c.events, func(e event) bool {
-		if e.Kind != Line {
+		if e.Kind != Line || !held(e.Input) {
 			return false
 		}
 		if show && e.echo != "" {

@@ -25,12 +25,14 @@ func TestHeldLinesAreShownAndCanBeTakenBack(t *testing.T) {
 	term.wantLine("first")
 	term.wantLine("second!")
 	term.c.Hold(func(Input) bool { return true })
-	term.press("third\r")
-	term.sees("» third")
-	if got := term.c.TakeLines(true); fmt.Sprint(got) != "[third]" {
+	term.press("third\r/now\r")
+	term.sees("» /now")
+	if got := term.c.TakeLines(func(in Input) bool { return in.Text != "/now" }, true); fmt.Sprint(got) != "[third]" {
 		t.Errorf("waiting were %q", got)
 	}
-	term.shows("> /now", "> first", "> second!", "> third", ">")
+	term.c.Hold(nil)
+	term.wantLine("/now") // nobody else's
+	term.shows("> /now", "> first", "> second!", "> third", "> /now", ">")
 }
 
 func TestCtrlCIsHeardWhileLinesAreHeld(t *testing.T) {
