@@ -33,6 +33,7 @@ type running struct {
 // folded is a call that was shown in short.
 type folded struct {
 	title string
+	about string // how long it was and took, in brackets
 	rows  []string
 	cut   []string // the rows, cut at the edge of the screen
 }
@@ -97,7 +98,7 @@ func (s *screen) result(b tidemark.Block) {
 		rows = append(append(append([]string{}, rows[:head]...), more), rows[len(rows)-tail:]...)
 		s.keepFolded(f)
 	}
-	s.dim(f.title)
+	s.dim(render.Truncate(f.title, max(s.rowWidth()-render.Width(f.about), 8)) + f.about)
 	for _, row := range rows {
 		s.row(row)
 	}
@@ -141,7 +142,7 @@ func (s *screen) fold(r running, b tidemark.Block) (f folded, head, tail int) {
 	}
 	f.title = sign + render.Call(r.Tool, r.Input)
 	if len(about) > 0 {
-		f.title += " (" + strings.Join(about, ", ") + ")"
+		f.about = " (" + strings.Join(about, ", ") + ")"
 	}
 	return f, head, tail
 }
@@ -241,7 +242,7 @@ func (s *screen) unfold() {
 	s.unfolded--
 	f := s.folds[s.unfolded]
 	s.flush()
-	fmt.Fprintln(s.side, s.style("1", "── "+f.title))
+	fmt.Fprintln(s.side, s.style("1", s.wrapped("── "+f.title)))
 	for _, row := range f.rows {
 		fmt.Fprintln(s.side, "  "+row)
 	}

@@ -105,11 +105,7 @@ func (s *screen) note(format string, args ...any) {
 
 func (s *screen) noteLocked(format string, args ...any) {
 	s.flush()
-	text := render.CleanLine(fmt.Sprintf(format, args...))
-	if columns := s.width(); columns > 0 {
-		text = strings.Join(render.Wrap(text, columns-1), "\n")
-	}
-	fmt.Fprintln(s.side, text)
+	fmt.Fprintln(s.side, s.wrapped(render.CleanLine(fmt.Sprintf(format, args...))))
 }
 
 // dim prints one less important line.
@@ -126,6 +122,14 @@ func (s *screen) style(code, text string) string {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// wrapped breaks a line between words, on a terminal.
+func (s *screen) wrapped(text string) string {
+	if columns := s.width(); columns > 0 {
+		return strings.Join(render.Wrap(text, columns-1), "\n")
+	}
+	return text
 }
 
 // plain makes a text harmless that is printed unstyled.

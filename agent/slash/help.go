@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/render"
 )
 
 // groups are the commands by what they are about, for a help that fits on one
@@ -87,7 +88,12 @@ func (c *Conversation) wrapped(heading string, words []string) {
 		if begun {
 			row += "  "
 		}
-		row, begun = row+w, true
+		parts := render.Wrap(w, max(c.columns()-1-helpIndent, helpIndent))
+		for _, part := range parts[:len(parts)-1] {
+			c.print("%s", row+part)
+			row = strings.Repeat(" ", helpIndent)
+		}
+		row, begun = row+parts[len(parts)-1], true
 	}
 	c.print("%s", row)
 }
