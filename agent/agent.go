@@ -49,6 +49,10 @@ type Setup struct {
 	// see nor create them, wherever they are. An empty path is ignored.
 	PrivateDirs, PrivateFiles []string
 
+	// OwnInstructions is the person's file with instructions for all projects,
+	// by its absolute path. It need not exist.
+	OwnInstructions string
+
 	// SandboxOffBy says who turned the sandbox off for all conversations that
 	// do not say themselves; "": it is on.
 	SandboxOffBy string
@@ -99,8 +103,9 @@ type Options struct {
 	// in; Folder is the one below it that they start in, "" for Project.
 	Project, Folder string
 	// Instructions replace DefaultInstructions at the head of the system prompt,
-	// which continues with the project and what was learned in it. System
-	// replaces all of that. Either is for new sessions, which keep it.
+	// which continues with the project, what was learned in it, and what its
+	// files tell agents. System replaces all of that. Either is for new sessions,
+	// which keep it.
 	Instructions func() (string, error)
 	System       string
 	Compaction   string // a strategy of package compact; "": as configured

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/instructions"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -43,7 +43,8 @@ func (s *Setup) Assemble(ctx context.Context, o Options) (Assembly, error) {
 	}
 	a.Chat = s.chatOptions(o, a)
 	if o.System == "" {
-		a.Chat.System, err = s.systemPrompt(ctx, o)
+		a.Chat.Instructions = func() instructions.Set { return s.projectInstructions(o, a.Fence) }
+		a.Chat.System, err = s.systemPrompt(ctx, o, a.Fence)
 	}
 	return a, err
 }
@@ -92,48 +93,6 @@ const maxTitle = 80
 
 // Title is the title of a session with this first message.
 func Title(first string) string { return render.FirstLine(first, maxTitle) }
-
-// maxLearned is how many of the things learned in a project a new session is
-// told.
-const maxLearned = 20
-
-// DefaultInstructions are the instructions of an agent that was given no
-// others.
-const DefaultInstructions = `You are a careful agent in a person's terminal. You work in the folder of their project with the tools you have. Look before you change something, keep changes small, and say in plain words what you did and what is left. When you are not sure what is wanted, ask.`
-
-// systemPrompt is the system prompt of a new session: the user's
-// instructions, where the agent works, and what was learned in the project.
-func (s *Setup) systemPrompt(ctx context.Context, o Options) (string, error) {
-	text := DefaultInstructions
-	if o.Instructions != nil {
-		var err error
-		if text, err = o.Instructions(); err != nil {
-			return "", err
-		}
-	}
-	text += fmt.Sprintf("\n\nThe project is in %s.", o.Project)
-	if o.Folder != "" && o.Folder != o.Project {
-		text += fmt.Sprintf(" The shell starts in %s.", o.Folder)
-	}
-	text += fmt.Sprintf(" Today is %s.", time.Now().Format("2006-01-02"))
-	n := 0
-	for m, err := range o.Store.Memories(ctx, o.Project) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue
-		}
-		if err != nil || m.Project == "" {
-			break // what cannot be read is left out
-		}
-		if n == 0 {
-			text += "\n\nLearned in earlier sessions of this project:"
-		}
-		if n++; n > maxLearned {
-			break
-		}
-		text += "\n- " + render.CleanLine(m.Text)
-	}
-	return text, nil
-}
 
 // Resume says which conversation to resume, and from where.
 type Resume struct {

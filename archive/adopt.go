@@ -54,13 +54,15 @@ func (a *adopter) begin() {
 	a.old, a.size = nil, 0
 }
 
+// take adopts an item. No program puts what is derived into an archive, and nobody
+// else's search index is believed.
 func (a *adopter) take(it *item) error {
-	switch it.kind {
-	case recordItem:
+	switch {
+	case it.kind == recordItem && !it.record.Derived():
 		return a.record(it.record, it.was)
-	case linesItem:
+	case it.kind == linesItem && !it.lines.Log.Derived():
 		return a.lines(it.lines)
-	case goneItem:
+	case it.kind == goneItem && !it.kept.Derived():
 		return a.gone(it.kept, it.gone)
 	}
 	return nil

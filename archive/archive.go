@@ -23,6 +23,10 @@ import (
 // refused before anything is written to it.
 const keyringKind = "keyring"
 
+// dataKeyKind is the kind of the records with the keys of a sealed store. They have
+// the id of what they open.
+const dataKeyKind = "datakey"
+
 // Format is the version of the archive format that this program writes. It reads
 // that version and all earlier ones.
 const Format = 1

@@ -31,9 +31,9 @@ type Stats struct {
 	Kinds map[string]Count `json:"kinds"`
 }
 
-// Copy copies everything from one Backend into another, without an archive in
-// between. It treats what is already there, errors and a repeated run after a
-// kill as Read does. When it returns nil, everything was read back from the
+// Copy copies everything but what is derived from one Backend into another,
+// without an archive in between. It treats what is already there, errors and a
+// repeated run after a kill as Read does. When it returns nil, everything was read back from the
 // target and is identical. A store that was written to meanwhile is ErrConflict
 // then: run it again.
 func Copy(ctx context.Context, from, into tidemark.Backend, o *CopyOptions) (Stats, error) {
@@ -63,20 +63,23 @@ func Copy(ctx context.Context, from, into tidemark.Backend, o *CopyOptions) (Sta
 	return Stats{m.Count, m.Kinds}, compare(ctx, from, into, o, false)
 }
 
-// Same compares everything in two Backends, except the keys for which skip is
-// true, and returns ErrConflict with the first difference.
+// Same compares everything in two Backends, except what is derived and the keys for
+// which skip is true, and returns ErrConflict with the first difference.
 func Same(ctx context.Context, a, b tidemark.Backend, skip func(tidemark.Key) bool) error {
 	return compare(ctx, a, b, &CopyOptions{Skip: skip}, true)
 }
 
 // compare requires that everything of a is in b and, if bothWays, nothing else.
 func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWays bool) error {
-	skip := o.Skip
+	skip, err := o.skipOf(ctx, a)
+	if err != nil {
+		return err
+	}
 	for k, err := range a.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
 			return err
 		}
-		if skip == nil || !skip(k) {
+		if !skip(k) {
 			if err := compareKey(ctx, a, b, k, o); err != nil {
 				return err
 			}
@@ -85,11 +88,14 @@ func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWay
 	if !bothWays {
 		return nil
 	}
+	if skip, err = o.skipOf(ctx, b); err != nil {
+		return err
+	}
 	for k, err := range b.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
 			return err
 		}
-		if skip != nil && skip(k) {
+		if skip(k) {
 			continue
 		}
 		_, err := a.Get(ctx, k)
@@ -101,6 +107,12 @@ func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWay
 		}
 	}
 	return nil
+}
+
+// skipOf returns which keys of a Backend are not compared.
+func (o *CopyOptions) skipOf(ctx context.Context, of tidemark.Backend) (func(tidemark.Key) bool, error) {
+	derived, err := derivedOf(ctx, of)
+	return func(k tidemark.Key) bool { return derived(k) || o.Skip != nil && o.Skip(k) }, err
 }
 
 func compareKey(ctx context.Context, a, b tidemark.Backend, k tidemark.Key, o *CopyOptions) error {

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -289,5 +290,38 @@ func TestABlockOfTheLargestItemIsRead(t *testing.T) {
 	}
 	if got, err := into.Get(ctx, k); err != nil || !bytes.Equal(got.Body, r.Body) {
 		t.Errorf("Get = %d bytes, %v", len(got.Body), err)
+	}
+}
+
+// An archive may come from anybody, and so may a search index in it.
+func TestASearchIndexInAnArchiveIsNotBelieved(t *testing.T) {
+	into := memory.New()
+	a := newAdopter(ctx, into, false)
+	for _, k := range []tidemark.Key{{Kind: tidemark.KindSegment, ID: "x"}, {Kind: tidemark.KindIndex, ID: "index"}, {Kind: "lease", ID: "index"}, {Kind: "session", ID: "x"}} {
+		l := tidemark.Line{Seq: 1, Kind: "block", At: time.Unix(1, 0).UTC(), Batch: "q83vEjRWeJCrze8S"}
+		l.Sum = l.Checksum(k)
+		for _, it := range []item{
+			{kind: linesItem, lines: tidemark.Append{Log: k, Lines: []tidemark.Line{l}, At: l.At}},
+			{kind: recordItem, record: someRecord(k)},
+		} {
+			if err := a.take(&it); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if k.Derived() {
+			if err := a.holds(Kept{Key: k, Length: 1}); err != nil {
+				t.Errorf("%s: %v", k, err)
+			}
+		}
+	}
+	if err := a.flush(); err != nil {
+		t.Fatal(err)
+	}
+	var got []tidemark.Key
+	for k := range into.Walk(ctx, tidemark.Key{}) {
+		got = append(got, k)
+	}
+	if want := (tidemark.Key{Kind: "session", ID: "x"}); !slices.Contains(got, want) || slices.ContainsFunc(got, tidemark.Key.Derived) {
+		t.Errorf("adopted %v, want %s and nothing that is derived", got, want)
 	}
 }

@@ -88,11 +88,15 @@ const maxWalks = 5
 func (s *source) names() error {
 	for range maxWalks {
 		var keys []Kept
+		derived, err := derivedOf(s.ctx, s.from)
+		if err != nil {
+			return err
+		}
 		for k, err := range s.from.Walk(s.ctx, tidemark.Key{}) {
 			if err != nil {
 				return err
 			}
-			if s.skip == nil || !s.skip(k) {
+			if !derived(k) && (s.skip == nil || !s.skip(k)) {
 				keys = append(keys, Kept{Key: k})
 			}
 		}
@@ -103,6 +107,19 @@ func (s *source) names() error {
 		}
 	}
 	return nil
+}
+
+// derivedOf returns which keys of a Backend are left out, because what they hold is
+// made from the rest: the search index, and the keys that open it.
+func derivedOf(ctx context.Context, b tidemark.Backend) (func(tidemark.Key) bool, error) {
+	segments := make(map[string]bool)
+	for r, err := range b.List(ctx, tidemark.Query{Kind: tidemark.KindSegment, Order: tidemark.ByID}) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
+		}
+		segments[r.ID] = true
+	}
+	return func(k tidemark.Key) bool { return k.Derived() || k.Kind == dataKeyKind && segments[k.ID] }, nil
 }
 
 func (s *source) keyring() error { return s.kind(keyringKind) }

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/internal/instructions"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -52,6 +53,11 @@ type Options struct {
 	// System is the system prompt of a new session, and of a resumed one
 	// that has none.
 	System string
+	// Instructions reads what the project and the person tell agents in files.
+	// They are part of the system prompt, which is kept: a resumed session is sent
+	// the same bytes, and the new ones once the files have changed. It is called
+	// before each turn; nil: there are none.
+	Instructions func() instructions.Set
 	// Session describes a new session; without a title it gets the one that
 	// Title makes from the first message.
 	Session tidemark.Session
@@ -223,6 +229,7 @@ type Chat struct {
 	w       *store.Writer
 	created bool // the session exists
 	closed  bool
+	system  *tidemark.Entry // the system prompt of the conversation itself, nil before its first message
 	session tidemark.Session
 	state   store.Checkpoint // what is in force
 	// proposed is what the session asks for and does not have.

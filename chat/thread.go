@@ -150,12 +150,22 @@ func (t *thread) take(e tidemark.Entry) {
 		t.began[markOf[callMark](e).ID] = true
 	case e.Kind != tidemark.KindMessage:
 	case e.Role == tidemark.System:
-		t.system = &e
+		t.hasSystem(&e)
 	default:
 		t.context = append(t.context, e)
 		if e.Role == tidemark.Assistant {
 			t.sent, t.began = markOf[answerMark](e).Sent, nil
 		}
+	}
+}
+
+// hasSystem sets the system prompt, nil for none.
+func (t *thread) hasSystem(e *tidemark.Entry) {
+	t.system = e
+	if t.worker == "" {
+		t.c.mu.Lock()
+		defer t.c.mu.Unlock()
+		t.c.system = e
 	}
 }
 
@@ -208,7 +218,8 @@ func (t *thread) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.system, t.tools, t.context, t.sent, t.began = nil, nil, nil, nil, nil
+	t.hasSystem(nil)
+	t.tools, t.context, t.sent, t.began = nil, nil, nil, nil
 	if head == 0 {
 		t.stale = false
 		return nil

@@ -85,7 +85,11 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	if err := t.ready(keeping); err != nil {
 		return turn, err
 	}
-	entries := append(t.opening(), tidemark.Entry{Role: tidemark.User, Blocks: blocks})
+	opening, told := t.opening()
+	if told != "" {
+		t.notice("%s", told)
+	}
+	entries := append(opening, tidemark.Entry{Role: tidemark.User, Blocks: blocks})
 	if _, err := t.append(keeping, entries...); err != nil {
 		return turn, err
 	}
@@ -172,54 +176,6 @@ func (t *Turn) add(u *tidemark.Usage) {
 	t.Usage.CacheReadTokens += u.CacheReadTokens
 	t.Usage.CacheWriteTokens += u.CacheWriteTokens
 	t.Usage.CostUSD += u.CostUSD
-}
-
-// opening is what a thread keeps before its first message: its system prompt,
-// and the tools offered to the model.
-func (t *thread) opening() []tidemark.Entry {
-	var entries []tidemark.Entry
-	if t.tools == nil || t.hasNewTool() {
-		entries = append(entries, t.toolsEntry())
-	}
-	if t.system == nil {
-		var parts []string
-		for _, p := range []string{t.c.o.System, t.prompt, dataRule} {
-			if p != "" {
-				parts = append(parts, p)
-			}
-		}
-		entries = append(entries, t.systemEntry(strings.Join(parts, "\n\n")))
-	}
-	return entries
-}
-
-// systemMark is what the entry of a system prompt holds in addition to the
-// text.
-type systemMark struct {
-	Memory int `json:"memory,omitempty"` // bytes of core memory at its end
-}
-
-// systemEntry is a system prompt with core memory at its end.
-func (t *thread) systemEntry(text string) tidemark.Entry {
-	memory := t.c.memory()
-	e := tidemark.Say(tidemark.System, text+memory)
-	e.Extra = mark(systemMark{Memory: len(memory)})
-	return e
-}
-
-// renewed returns the system prompt with core memory as it is now, and whether
-// that changed. It is sent anew only where the provider's cache is lost
-// anyway.
-func (t *thread) renewed() (tidemark.Entry, bool) {
-	if t.system == nil {
-		return tidemark.Entry{}, false
-	}
-	text := t.system.Text()
-	if n := markOf[systemMark](*t.system).Memory; 0 < n && n <= len(text) {
-		text = text[:len(text)-n]
-	}
-	e := t.systemEntry(text)
-	return e, e.Text() != t.system.Text()
 }
 
 func (t *thread) toolsEntry() tidemark.Entry {

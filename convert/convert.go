@@ -6,6 +6,15 @@
 // and reads no credential. What it cannot read it yields as a *Skip, and
 // continues. It knows nothing about stores: the caller stores what it yields.
 //
+// A Source may grow while its tool works. An entry that could still become
+// another one is yielded as a Draft, and so are all that follow it in its log.
+// What is final at one moment is a prefix of what is final later, and of what a
+// reading of the finished Source yields: the same entries, byte for byte, except
+// that Usage.CostUSD may become known later. A converter decides that by the
+// content alone, by a mark of completion or by a later record, and never by the
+// clock. What it takes from later records it takes only until such a mark, also
+// when everything is there at once.
+//
 //	for s, err := range claudecode.Tool().Import(ctx, place) { … }
 package convert
 
@@ -158,6 +167,7 @@ type Entry struct {
 	tidemark.Entry
 	ID     string // unique in the session or worker, and the same at every import
 	Parent string // the ID of the entry that it follows; "": the one before; Root: none
+	Draft  bool   // it may still change when the Source grows, as may all after it
 }
 
 // Root, as the Parent of an Entry, makes it a root of its own.

@@ -68,6 +68,40 @@ func Glob(fsys fs.FS, dir, pattern string) []string {
 	return names
 }
 
+// Match is Glob that also names the folders on the way that exist and cannot be
+// read: what is in them is not there for the reader, and should not be missing
+// silently.
+func Match(fsys fs.FS, dir, pattern string) (names []string, skips []error) {
+	names = []string{dir}
+	for part := range strings.SplitSeq(path.Clean(pattern), "/") {
+		var below []string
+		for _, name := range names {
+			switch {
+			case part == ".":
+				below = append(below, name)
+			case !strings.ContainsAny(part, `*?[`):
+				if _, err := fs.Stat(fsys, path.Join(name, part)); err == nil {
+					below = append(below, path.Join(name, part))
+				} else if !errors.Is(err, fs.ErrNotExist) && IsDir(fsys, name) {
+					skips = append(skips, &Skip{What: path.Join(name, part), Why: err})
+				}
+			default:
+				list, err := fs.ReadDir(fsys, name)
+				if err != nil && IsDir(fsys, name) {
+					skips = append(skips, &Skip{What: name, Why: err})
+				}
+				for _, e := range list {
+					if ok, _ := path.Match(part, e.Name()); ok {
+						below = append(below, path.Join(name, e.Name()))
+					}
+				}
+			}
+		}
+		names = below
+	}
+	return names, skips
+}
+
 // sniffed bounds the files by which a folder is recognized. Other tools keep
 // other things under the same names; so one file proves little.
 const sniffed = 16

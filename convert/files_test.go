@@ -125,3 +125,23 @@ func TestHalfAFileIsNotLeftBehind(t *testing.T) {
 		t.Errorf("%v, files %v", err, out.Files)
 	}
 }
+
+func TestAPatternNamesTheFoldersThatCannotBeRead(t *testing.T) {
+	files := store("home/a*/one/x.json", "home/b/one/x.json", "home/b/two/y.json", "home/locked/one/x.json", "home/file")
+	fsys := converttest.Locked{MapFS: files, Folder: "locked"}
+	for pattern, want := range map[string][]string{
+		"*/one/x.json": {"home/a*/one/x.json", "home/b/one/x.json", "home/locked/one/x.json"},
+		"b/*/?.json":   {"home/b/one/x.json", "home/b/two/y.json"},
+		"./b/two":      {"home/b/two"},
+		"nothing/*":    nil,
+	} {
+		names, skips := convert.Match(fsys, "home", pattern)
+		if d := cmp.Diff(want, names); d != "" || len(skips) != 0 {
+			t.Errorf("%s: skips %v: %s", pattern, skips, d)
+		}
+	}
+	names, skips := convert.Match(fsys, "home", "*/*/x.json")
+	if len(names) != 2 || len(skips) != 1 || !convert.IsSkip(skips[0]) || !errors.Is(skips[0], fs.ErrPermission) {
+		t.Errorf("%q, skips %v", names, skips)
+	}
+}

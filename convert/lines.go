@@ -3,7 +3,10 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -68,6 +71,42 @@ func Lines(fsys fs.FS, name string) iter.Seq2[Line, error] {
 		}
 	}
 }
+
+// Objects yields the lines of a file that are JSON objects, with their numbers;
+// ctx ends it. Any other line is a *Skip, and so is one that is being written.
+func Objects(ctx context.Context, fsys fs.FS, name string) iter.Seq2[NumberedObject, error] {
+	return func(yield func(NumberedObject, error) bool) {
+		for l, err := range Lines(fsys, name) {
+			o := NumberedObject{Line: l.Number, Size: len(l.Text)}
+			if ctx.Err() != nil {
+				yield(o, ctx.Err())
+				return
+			}
+			if err == nil {
+				if bad := json.Unmarshal(l.Text, &o.Object); bad != nil || o.Object == nil {
+					why := "is damaged"
+					if l.Torn {
+						why = "is cut off"
+					}
+					err = Skipf(fmt.Sprintf("%s line %d", name, l.Number), "%s", why)
+				}
+			}
+			if !yield(o, err) || err != nil && !IsSkip(err) {
+				return
+			}
+		}
+	}
+}
+
+// NumberedObject is an object in a file of lines.
+type NumberedObject struct {
+	Object
+	Line int
+	Size int // in bytes
+}
+
+// Place names an entry after its line, for one without an id.
+func (o NumberedObject) Place() string { return fmt.Sprintf("line.%d", o.Line) }
 
 // readLine reads up to a newline, and holds no more than MaxLine of it.
 func readLine(r *bufio.Reader, buf []byte) (text []byte, long bool, err error) {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -56,4 +57,22 @@ func FuzzLines(f *testing.F) {
 			t.Errorf("%d bytes of %d", n, len(data))
 		}
 	})
+}
+
+func TestObjectsAreTheLinesThatAreObjects(t *testing.T) {
+	files := fstest.MapFS{"a": {Data: []byte("{\"n\":1,\"yes\":true,\"list\":[1,2]}\n\n7\nnull\n{\"n\":2}\n{\"half")}}
+	var lines, skips []string
+	for o, err := range Objects(t.Context(), files, "a") {
+		if err != nil {
+			skips = append(skips, err.Error())
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s %v %v %d", o.Place(), o.Number("n"), o.True("yes"), len(o.List("list"))))
+	}
+	if d := cmp.Diff([]string{"line.1 1 true 2", "line.5 2 false 0"}, lines); d != "" {
+		t.Error(d)
+	}
+	if len(skips) != 3 || !strings.Contains(skips[0], "line 3 is damaged") && !strings.Contains(skips[0], "line 3: is damaged") || !strings.Contains(skips[2], "cut off") {
+		t.Errorf("skips %q", skips)
+	}
 }

@@ -16,6 +16,25 @@ func (o Object) Text(key string) string {
 	return s
 }
 
+// Number returns the number under a key, 0 when there is something else.
+func (o Object) Number(key string) (n float64) {
+	if json.Unmarshal(o[key], &n) != nil {
+		return 0
+	}
+	return n
+}
+
+// True reports whether there is a true under a key.
+func (o Object) True(key string) bool { return string(o[key]) == "true" }
+
+// List returns the elements of the array under a key, nil when there is none.
+func (o Object) List(key string) (list []json.RawMessage) {
+	if json.Unmarshal(o[key], &list) != nil {
+		return nil
+	}
+	return list
+}
+
 // Object returns the object under a key, never nil; ok is false when there is
 // none.
 func (o Object) Object(key string) (in Object, ok bool) {

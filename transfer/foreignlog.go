@@ -171,6 +171,9 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		}
 	}
 	l.result.Entries++
+	if e.Draft {
+		l.result.Drafts++
+	}
 	if l.result.State == "known" {
 		l.result.State = "grown"
 	}

@@ -26,8 +26,9 @@ type Result struct {
 	Session   tidemark.SessionID `json:"session,omitempty"`
 	ForeignID string             `json:"foreign_id,omitempty"` // the tool's id for it
 	Title     string             `json:"title,omitempty"`
-	Entries   int                `json:"entries"` // number of new entries
-	State     string             `json:"state"`   // new, grown, changed, known, empty
+	Entries   int                `json:"entries"`          // number of new entries
+	Drafts    int                `json:"drafts,omitempty"` // of them, those that may still change: the tool is writing
+	State     string             `json:"state"`            // new, grown, changed, known, empty
 	Lost      []string           `json:"lost,omitempty"`
 }
 

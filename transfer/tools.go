@@ -21,9 +21,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/convert/continuecli"
 	"github.com/tidemark-sessions/tidemark/convert/copilot"
+	"github.com/tidemark-sessions/tidemark/convert/droid"
 	"github.com/tidemark-sessions/tidemark/convert/fleetrlm"
 	"github.com/tidemark-sessions/tidemark/convert/gemini"
 	"github.com/tidemark-sessions/tidemark/convert/herdctl"
+	"github.com/tidemark-sessions/tidemark/convert/kimi"
 	"github.com/tidemark-sessions/tidemark/convert/messages"
 	"github.com/tidemark-sessions/tidemark/convert/opencode"
 	"github.com/tidemark-sessions/tidemark/convert/pi"
@@ -36,7 +38,8 @@ import (
 // order of detection: the more specific comes first.
 func Tools() []convert.Tool {
 	return []convert.Tool{
-		claudecode.Tool(), codex.Tool(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
+		claudecode.Tool(), codex.Tool(), opencode.Kilo(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
+		kimi.Tool(), droid.Tool(),
 		agentsfleet.Tool(), agentzero.Tool(), agsh.Tool(), fleetrlm.Tool(), herdctl.Tool(),
 		messages.Anthropic(), messages.OpenAI(), atif.Tool(), atif.OTel(),
 	}

@@ -54,8 +54,7 @@ func (c *Conversation) retry(ctx context.Context, _ string) error {
 			return err
 		}
 	}
-	c.Front.Say(ctx, said...)
-	return nil
+	return c.say(ctx, said...)
 }
 
 // retryEntries is how far back the last message is looked for: no turn has more
@@ -88,6 +87,9 @@ func (c *Conversation) context(context.Context, string) error {
 	c.print("%s takes %s tokens; the next request has about %s (%d%%).", render.CleanLine(name), render.Count(int64(window)), render.Count(int64(all)), all*100/max(window, 1))
 	for _, p := range parts {
 		c.print("  %-14s %8s tokens  %s", p.Name, render.Count(int64(p.Tokens)), bar(p.Tokens, window))
+	}
+	for _, line := range c.contextLines() {
+		c.print("%s", line)
 	}
 	c.print("Above %s tokens old results of tools are left out first, then older messages are summarised: /compact does it now.", render.Count(int64(c.Chat.CompactAbove())))
 	return nil
@@ -215,8 +217,7 @@ func (c *Conversation) diff(ctx context.Context, _ string) error {
 
 func (c *Conversation) review(ctx context.Context, what string) error {
 	what = cmp.Or(what, "the changes in the work tree since the last commit (git diff HEAD, and new files)")
-	c.Front.Say(ctx, tidemark.Text("Review "+what+". Look for mistakes, missing tests and unclear names. Change nothing. List what you found, the worst first, each with its file and line; say so if there is nothing."))
-	return nil
+	return c.say(ctx, tidemark.Text("Review "+what+". Look for mistakes, missing tests and unclear names. Change nothing. List what you found, the worst first, each with its file and line; say so if there is nothing."))
 }
 
 // Remember keeps a memory for the project, and tells the model with the next

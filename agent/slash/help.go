@@ -13,7 +13,7 @@ import (
 // groups are the commands by what they are about, for a help that fits on one
 // screen. A command that is in none is listed at the end.
 var groups = []struct{ name, commands string }{
-	{"talk", "/new /clear /retry /compact /context /cost /model /effort /doc"},
+	{"talk", "/new /clear /retry /compact /context /cost /model /effort /init /doc"},
 	{"look", "/diff /review /unfold /history /status /tools /search"},
 	{"go back", "/tree /branch /rewind /undo /label /checkpoint"},
 	{"sessions", "/resume /fork /sessions /name /export"},

@@ -123,6 +123,7 @@ func Commands() []Command {
 		{"/loops", "", "what is repeated", (*Conversation).loops, anytime, front},
 		{"/cancel", "LOOP", "end a loop", (*Conversation).cancelLoop, anytime, front},
 		{"/wake", "AFTER", "wake this session after a time", (*Conversation).wake, false, front},
+		{"/init", "", "draft AGENTS.md, the instructions of this project", (*Conversation).init_, false, false},
 		{"/status", "", "what this session is", (*Conversation).status, anytime, false},
 		{"/doctor", "", "look for damage in this session", (*Conversation).check, false, false},
 		{"/new", "", "begin a new session; this one is kept (/clear)", (*Conversation).begin, false, front},

@@ -138,11 +138,17 @@ func (a *app) printRestored(r transfer.Restored) error {
 
 // printImport prints the results of an import.
 func (a *app) printImport(i *transfer.Importer, always bool) error {
-	lossy := 0
+	lossy, growing := 0, 0
 	for _, r := range i.Results {
 		if len(r.Lost) > 0 {
 			lossy++
 		}
+		if r.Drafts > 0 {
+			growing++
+		}
+	}
+	if growing > 0 {
+		a.say("%d session(s) may still be written to: what they end with was not complete.", growing)
 	}
 	if lossy > 0 && !a.verbose {
 		a.say("Of %d session(s) something has no place here; see what with -v or --json.", lossy)

@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"os"
+	"path/filepath"
 
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/config"
+	"github.com/tidemark-sessions/tidemark/internal/instructions"
 )
 
 // setup returns what all conversations of this user on this machine share, from the
@@ -21,6 +23,9 @@ func (a *app) setup(c config.Config) *agent.Setup {
 		if dir, err := folder(); err == nil {
 			s.PrivateDirs = append(s.PrivateDirs, dir)
 		}
+	}
+	if dir, err := configDir(); err == nil {
+		s.OwnInstructions = filepath.Join(dir, instructions.Names[0])
 	}
 	if store := a.storePath(); store != "" {
 		s.PrivateFiles = append(s.PrivateFiles, store, store+"-wal", store+"-shm", store+"-journal", store+".lock")

@@ -56,8 +56,8 @@ func (t transcript) late(ctx context.Context) iter.Seq2[convert.Entry, error] {
 // builder makes entries from records and holds back those that may still grow.
 type builder struct {
 	o       *outline
-	waiting []*draft
-	byLead  map[int]*draft
+	waiting []*joined
+	byLead  map[int]*joined
 	settled bool // nothing grows any more
 	begun   bool
 	last    time.Time
@@ -69,8 +69,8 @@ type builder struct {
 	paid  map[string]bool   // message ids whose usage was counted
 }
 
-// draft is an entry that more records may join.
-type draft struct {
+// joined is an entry made of one record or of several, which more may join.
+type joined struct {
 	convert.Entry
 	until   int
 	before  []json.RawMessage // of entryExtra, as json.Marshal writes them
@@ -78,8 +78,8 @@ type draft struct {
 	broken  bool              // a record could not be written
 }
 
-// extra is the entryExtra of the draft, as json.Marshal writes it.
-func (d *draft) extra() []byte {
+// extra is the entryExtra of the entry, as json.Marshal writes it.
+func (d *joined) extra() []byte {
 	size := len(d.records) + len(d.before) + 64
 	for _, note := range d.before {
 		size += len(note)
@@ -106,7 +106,7 @@ func (d *draft) extra() []byte {
 }
 
 // keep adds a record to what an export needs.
-func (d *draft) keep(k *kept) {
+func (d *joined) keep(k *kept) {
 	if d.records != nil {
 		d.records = append(d.records, ',')
 	}
@@ -145,7 +145,7 @@ const (
 )
 
 func newBuilder(o *outline) *builder {
-	return &builder{o: o, byLead: map[int]*draft{}, entry: map[string]string{}, call: map[string]string{},
+	return &builder{o: o, byLead: map[int]*joined{}, entry: map[string]string{}, call: map[string]string{},
 		asked: map[string]string{}, tail: map[string]string{}, paid: map[string]bool{}}
 }
 
@@ -172,7 +172,7 @@ func (b *builder) add(it item) {
 	lead := b.o.lead[it.n]
 	d := b.byLead[lead]
 	if d == nil {
-		d = &draft{Entry: convert.Entry{Entry: e, ID: it.UUID}, until: b.o.until[lead]}
+		d = &joined{Entry: convert.Entry{Entry: e, ID: it.UUID, Draft: lead >= b.o.drafts}, until: b.o.until[lead]}
 		d.At = it.at()
 		if d.At.IsZero() {
 			d.At = b.last
@@ -204,7 +204,7 @@ func (b *builder) add(it item) {
 }
 
 // count keeps the usage only on the first entry of a reply.
-func (b *builder) count(d *draft, it item) {
+func (b *builder) count(d *joined, it item) {
 	if d.Usage == nil {
 		return
 	}
@@ -221,7 +221,7 @@ func (b *builder) count(d *draft, it item) {
 // place finds the entry that a new one follows. Results of parallel calls are
 // children of different records of one reply; here they follow each other, and
 // what comes next follows the last of them.
-func (b *builder) place(d *draft, it item) {
+func (b *builder) place(d *joined, it item) {
 	parent := it.Parent
 	if parent == "" {
 		parent = it.Logical

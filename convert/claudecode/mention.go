@@ -1,7 +1,6 @@
 package claudecode
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 
@@ -93,7 +92,7 @@ func (k *kept) refillFile(data string) bool {
 // mention joins a mentioned picture to the prompt that it is a child of.
 func (o *outline) mention(it item) {
 	switch {
-	case it.Type == "user" && !it.Meta && !bytes.Contains(it.Message.Content, []byte(`"tool_result"`)):
+	case it.asks():
 		o.prompt, o.asked, o.askedAt = it.UUID, it.n, it.start
 	case it.Type == "attachment" && o.prompt != "" && it.Parent == o.prompt && it.start-o.askedAt <= joinBytes && mentionOf(it.Attached).media() != "":
 		o.prompt = it.UUID

@@ -18,7 +18,9 @@ import (
 
 // Records of one reply are joined when no more than joinRecords others and
 // joinBytes are between the first and the next: tools run while a reply is still
-// arriving. What is in between waits in memory.
+// arriving. What is in between waits in memory. A reply is complete when another
+// one begins or its turn ends; a record of its id after that is a reply of its
+// own, so that what was complete once stays as it is.
 const (
 	joinRecords = 64
 	joinBytes   = 24 << 20
@@ -30,9 +32,11 @@ type outline struct {
 	lead  []int // for each record, the first one of its entry
 	until []int // for a leading record, the last one of its entry
 
-	prompt   string // the last record of a prompt, which begins at the record asked
+	prompt   string // the last record of a prompt that may grow; it begins at the record asked
 	asked    int
 	askedAt  int64 // in bytes
+	reply    reply // the one that may grow
+	drafts   int   // the record from which on entries may still change
 	title    [3]string
 	model    string
 	project  string
@@ -75,7 +79,6 @@ func (t *transcript) read(ctx context.Context) (*outline, error) {
 		return true
 	}}
 	ids := map[string]int{}
-	replies := map[string]reply{}
 	for it, err := range whole.records(ctx, o.note) {
 		if convert.IsSkip(err) {
 			continue
@@ -86,9 +89,10 @@ func (t *transcript) read(ctx context.Context) (*outline, error) {
 		o.leaf = ""
 		ids[it.UUID] = it.n
 		o.see(it.record)
-		o.join(it, replies)
+		o.join(it)
 		o.bill.see(it.record, o.lead[it.n])
 	}
+	o.drafts = o.unfinished()
 	o.bill.charge(t.rates)
 	o.head = o.leads(ids)
 	for i, a := range o.asides {
@@ -125,6 +129,7 @@ func (o *outline) note(r record) {
 	case "last-prompt":
 		o.leaf = r.Leaf
 	case "cost-state":
+		o.endTurn()
 		o.bill.settle(r.ModelUsage)
 	}
 	o.when(r)
@@ -215,31 +220,55 @@ func (o *outline) asidesOf(r record) {
 	o.asideOf[r.UUID] = at
 }
 
-// reply is where the records of one message id were seen.
+// reply is where the records of one message id were seen; an empty id: no reply
+// may grow.
 type reply struct {
+	id         string
 	lead, last int
 	start      int64
 }
 
 // join decides whether a record continues a reply.
-func (o *outline) join(it item, replies map[string]reply) {
+func (o *outline) join(it item) {
 	o.lead, o.until = append(o.lead, it.n), append(o.until, it.n)
 	if it.Type != "assistant" {
+		if it.endsTurn() {
+			o.endTurn()
+		}
 		o.mention(it)
 		return
 	}
-	m := it.Message
-	if m.ID == "" || m.Model == synthetic {
+	o.prompt = "" // it is being answered
+	m, r := it.Message, &o.reply
+	switch {
+	case m.ID == "" || m.Model == synthetic:
+		r.id = ""
 		return
-	}
-	r, ok := replies[m.ID]
-	if ok && it.n-r.last <= joinRecords && it.start-r.start <= joinBytes {
+	case r.id == m.ID && it.n-r.last <= joinRecords && it.start-r.start <= joinBytes:
 		r.last = it.n
 		o.lead[it.n], o.until[r.lead] = r.lead, it.n
-	} else {
-		r = reply{it.n, it.n, it.start}
+	default:
+		*r = reply{m.ID, it.n, it.n, it.start}
 	}
-	replies[m.ID] = r
+	if it.complete() {
+		r.id = ""
+	}
+}
+
+// endTurn makes what was said so far final.
+func (o *outline) endTurn() { o.prompt, o.reply.id = "", "" }
+
+// unfinished is the first record that may still be joined by others, or the
+// number of records.
+func (o *outline) unfinished() int {
+	first := len(o.lead)
+	if o.prompt != "" {
+		first = min(first, o.asked)
+	}
+	if o.reply.id != "" {
+		first = min(first, o.reply.lead)
+	}
+	return first
 }
 
 // session reads a transcript's outline and returns the session.

@@ -70,10 +70,37 @@ type message struct {
 	Model   string          `json:"model"`
 	Content json.RawMessage `json:"content"`
 	Usage   json.RawMessage `json:"usage"`
+	Stop    string          `json:"stop_reason"`
 }
 
 // spoken reports whether a record is a message.
 func (r record) spoken() bool { return r.Type == "user" || r.Type == "assistant" }
+
+// asks reports whether a record is a prompt, and not the result of a call.
+func (r record) asks() bool {
+	return r.Type == "user" && !r.Meta && !bytes.Contains(r.Message.Content, []byte(`"tool_result"`))
+}
+
+// endsTurn reports whether a reply that came before the record is complete: the
+// client writes it between two turns.
+func (r record) endsTurn() bool {
+	switch r.Subtype {
+	case "turn_duration", "stop_hook_summary", "compact_boundary":
+		return r.Type == "system"
+	}
+	return r.asks()
+}
+
+// complete reports whether a record is the last one of its reply: the reply ended
+// for a reason other than a call, and not with its thinking. Newer clients write
+// the reason into every record of a reply.
+func (r record) complete() bool {
+	switch r.Message.Stop {
+	case "end_turn", "stop_sequence", "max_tokens", "refusal":
+		return r.lastBlock() == tidemark.BlockText
+	}
+	return false
+}
 
 // at is the time of a record, zero when it has none.
 func (r record) at() time.Time { return convert.ParseTime(r.Time) }

@@ -102,3 +102,18 @@ func records(t *testing.T, fsys fs.FS, name string) (all []any) {
 	}
 	return all
 }
+
+func TestAGrowingTranscriptKeepsWhatIsFinal(t *testing.T) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/claude-code")) {
+		t.Run(s.Name, func(t *testing.T) {
+			drafts, entries := converttest.CheckGrowth(t, claudecode.Tool(), s.Source, func(file string) (bool, []string) {
+				var beside []string
+				if dir := path.Dir(file); path.Base(dir) == "subagents" {
+					beside = []string{path.Dir(dir) + ".jsonl"}
+				}
+				return path.Ext(file) == ".jsonl" && strings.Contains(file, "projects/"), beside
+			})
+			t.Logf("%d drafts of %d entries", drafts, entries)
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // The client writes its lines in one way. Such a line is split once, and the
@@ -21,7 +22,7 @@ var (
 	recordNames = convert.NamesOf("type", "subtype", "uuid", "parentUuid", "logicalParentUuid", "sessionId", "timestamp", "cwd", "version", "agentId",
 		"provenance", "isSidechain", "isMeta", "isCompactSummary", "isApiErrorMessage", "promptSource", "origin", "forkedFrom", "toolUseResult",
 		"attachment", "rendered", "content", "message", "costUSD", "modelUsage", "customTitle", "aiTitle", "summary", "leafUuid")
-	messageNames = convert.NamesOf("id", "model", "content", "usage")
+	messageNames = convert.NamesOf("id", "model", "content", "usage", "stop_reason")
 	usageNames   = convert.NamesOf("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 	callNames    = convert.NamesOf("id", "input")
 )
@@ -127,6 +128,8 @@ func (r *record) scanMessage(message convert.Value, before *record) bool {
 			r.Message.Content, r.parts.content = v.Raw(), v
 		case "usage":
 			r.Message.Usage, r.parts.usage = v.Raw(), v
+		case "stop_reason":
+			r.Message.Stop = recurring(v, before.Message.Stop)
 		}
 	}
 	return true
@@ -177,6 +180,28 @@ func (r record) blocks(depth int) (blocks []tidemark.Block, isString bool) {
 		return blocks, false
 	}
 	return contentOf(r.Message.Content, depth)
+}
+
+// lastBlock is the type of the last block of the message, "" if there is none.
+func (r record) lastBlock() (last string) {
+	v := r.parts.content
+	switch v.Kind() {
+	case '"':
+		return tidemark.BlockText
+	case '[':
+		for e := range v.Elements() {
+			last = e.Field("type")
+		}
+		return last
+	}
+	_, list, isString := wire.Content(r.Message.Content)
+	switch {
+	case isString:
+		return tidemark.BlockText
+	case len(list) == 0:
+		return ""
+	}
+	return convert.Field(list[len(list)-1], "type")
 }
 
 // tokens is the usage of the message, nil if there is none.

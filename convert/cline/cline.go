@@ -161,7 +161,7 @@ type found struct {
 
 func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	look := func(file string) (found, error) { return session(p.FS, file) }
-	return convert.Survey(ctx, p, find, look, attach)
+	return convert.Survey(ctx, p, find, look, func(read []found) iter.Seq[*convert.Session] { return slices.Values(attach(read)) })
 }
 
 // attach makes workers of sessions that belong to others. The tool gives a

@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/convert/converttest"
@@ -136,12 +137,16 @@ func TestWhatLinesBecome(t *testing.T) {
 			if strings.HasPrefix(name, "a rewind") {
 				kept, again.Entries = plain(kept), plain(again.Entries)
 			}
-			if d := cmp.Diff(kept, again.Entries); d != "" {
+			if d := cmp.Diff(kept, again.Entries, butDrafts); d != "" {
 				t.Errorf("after an export: %s", d)
 			}
 		})
 	}
 }
+
+// butDrafts leaves out whether an entry may still change, which depends on what
+// follows it.
+var butDrafts = cmpopts.IgnoreFields(convert.Entry{}, "Draft")
 
 func TestAGrownFileKeepsWhatItHad(t *testing.T) {
 	whole := meta(1) + user("One?") + reply("A.") + item(`{"type":"function_call","name":"shell","arguments":"{}","call_id":"c"}`) +
@@ -151,7 +156,7 @@ func TestAGrownFileKeepsWhatItHad(t *testing.T) {
 	for l := range strings.Lines(whole) {
 		part += l
 		got := converttest.Read(t, codex.Tool(), store(map[int]string{1: part})).Sessions[0].Entries
-		if d := cmp.Diff(all[:len(got)], got); d != "" && len(got) > 0 {
+		if d := cmp.Diff(all[:len(got)], got, butDrafts); d != "" && len(got) > 0 {
 			t.Errorf("%d entries: %s", len(got), d)
 		}
 	}

@@ -30,6 +30,7 @@ const maxBefore = 1 << 20
 type reader struct {
 	file   *rollout
 	worker bool
+	grows  bool // it is the newest file of its thread
 	prefix string
 	parent string // of the first entry
 	end    int64  // stops before this ordinal; -1: at the end
@@ -44,6 +45,7 @@ type reader struct {
 	turns   []string // for each prompt on the path: the entry before it
 
 	held      *convert.Entry
+	ended     bool   // the turn of held is over, so that it stays as it is
 	undecided bool   // held is either the user's message or the client's
 	announced string // a prompt whose event came before its item
 	hasEvents bool   // the file says which messages are the user's
@@ -73,13 +75,22 @@ func (r *reader) read(fsys fs.FS) bool {
 			return false
 		}
 	}
-	r.flush()
+	r.finish()
+	return !r.stopped
+}
+
+// finish yields what is left at the end of the file. What a further line could
+// change is a draft.
+func (r *reader) finish() {
+	if h := r.held; h != nil {
+		h.Draft = r.grows && (r.undecided || h.Role == tidemark.Assistant && !r.ended)
+		r.flush()
+	}
 	if r.pending != nil {
-		r.putEvent(convert.Entry{Entry: tidemark.Entry{Kind: kindUsage, At: r.lastAt, Model: r.model, Usage: r.pending}}, kept{})
+		r.putEvent(convert.Entry{Entry: tidemark.Entry{Kind: kindUsage, At: r.lastAt, Model: r.model, Usage: r.pending}, Draft: r.grows}, kept{})
 		r.pending = nil
 		r.flush()
 	}
-	return !r.stopped
 }
 
 // line handles one line; false: the wanted lines are over.
@@ -206,7 +217,7 @@ func (r *reader) put(e convert.Entry, k kept) {
 	if r.events > 0 {
 		e.ID += fmt.Sprintf(".%d", r.events)
 	}
-	r.held = &e
+	r.held, r.ended = &e, false
 }
 
 // putEvent is put for an entry that is not an item.
@@ -273,6 +284,7 @@ func (r *reader) event(rec record, l convert.Line) {
 		text(fields["message"], &message)
 		r.happened(convert.KindError, message, rec)
 	case "task_complete", "turn_complete":
+		r.ended = true
 		failure := split(fields["error"])
 		if failure == nil {
 			r.note(rec, l.Text)
@@ -356,7 +368,7 @@ func (r *reader) compacted(rec record, number int) {
 	}
 	var message string
 	takeString(fields, "message", &message)
-	if h := r.held; h != nil && h.Role == tidemark.Assistant {
+	if h := r.held; h != nil && h.Role == tidemark.Assistant && !r.ended {
 		if text := h.Text(); text != "" && strings.HasSuffix(message, text) {
 			r.toContext(string(tidemark.Assistant))
 		}

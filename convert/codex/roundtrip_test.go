@@ -2,6 +2,7 @@ package codex_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,11 +47,24 @@ func sameEntries(t *testing.T, got converttest.Taken, one, again converttest.Ses
 	if one.Fork != nil {
 		want, have = plain(got.Whole(&one)), plain(have)
 	}
+	settle(want, have)
+	for _, w := range slices.Concat(one.Workers, again.Workers) {
+		settle(w.Entries)
+	}
 	if a, b := text(t, want), text(t, have); a != b {
 		t.Errorf("%s: %s", one.ForeignID, cmp.Diff(want, have))
 	}
 	if a, b := text(t, one.Workers), text(t, again.Workers); a != b {
 		t.Errorf("%s: workers: %s", one.ForeignID, cmp.Diff(one.Workers, again.Workers))
+	}
+}
+
+// settle makes entries final: an export ends the turns that it writes.
+func settle(logs ...[]convert.Entry) {
+	for _, entries := range logs {
+		for i := range entries {
+			entries[i].Draft = false
+		}
 	}
 }
 

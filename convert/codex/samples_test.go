@@ -2,6 +2,8 @@ package codex_test
 
 import (
 	"os"
+	"path"
+	"strings"
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark/convert/codex"
@@ -49,6 +51,17 @@ func TestEverySampleComesBackFromAnExport(t *testing.T) {
 					t.Errorf("%s: came back as %q of %s in %s", one.ForeignID, again.Title, again.Model, again.Project)
 				}
 			}
+		})
+	}
+}
+
+func TestAGrowingRolloutKeepsWhatIsFinal(t *testing.T) {
+	for _, s := range converttest.Samples(t, os.DirFS(samples)) {
+		t.Run(s.Name, func(t *testing.T) {
+			drafts, entries := converttest.CheckGrowth(t, codex.Tool(), s.Source, func(file string) (bool, []string) {
+				return strings.HasPrefix(path.Base(file), "rollout-") && strings.HasSuffix(file, ".jsonl"), nil
+			})
+			t.Logf("%d drafts of %d entries", drafts, entries)
 		})
 	}
 }

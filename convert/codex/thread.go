@@ -419,7 +419,8 @@ func (im *importer) lastOf(p *place, prefix string) string {
 
 // file yields the entries of one file that are before an ordinal (-1: all).
 func (im *importer) file(r *rollout, t *thread, parent string, end int64, prefix string, yield func(convert.Entry, error) bool) bool {
-	rd := &reader{file: r, worker: t != nil && im.root[t.id] != nil, parent: parent, end: end, prefix: prefix, emit: yield}
+	rd := &reader{file: r, worker: t != nil && im.root[t.id] != nil, grows: t != nil && end < 0 && r == t.files[len(t.files)-1],
+		parent: parent, end: end, prefix: prefix, emit: yield}
 	return rd.read(im.fsys)
 }
 

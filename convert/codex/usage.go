@@ -87,7 +87,7 @@ func (r *reader) count(total, last tokens) {
 	if u == nil {
 		return
 	}
-	if h := r.held; h != nil && h.Role == tidemark.Assistant && h.Usage == nil {
+	if h := r.held; h != nil && h.Role == tidemark.Assistant && h.Usage == nil && !r.ended {
 		h.Usage = u
 		return
 	}

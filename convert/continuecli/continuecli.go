@@ -144,11 +144,8 @@ func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, 
 		}
 		return look(p.FS, file, made[list])
 	}
-	return convert.Survey(ctx, p, find, look, func(found []*survey) (all []*convert.Session) {
-		for _, s := range link(found) {
-			all = append(all, s.out)
-		}
-		return all
+	return convert.Survey(ctx, p, find, look, func(found []*survey) iter.Seq[*convert.Session] {
+		return convert.Each(link(found), func(s *survey) *convert.Session { return s.out })
 	})
 }
 

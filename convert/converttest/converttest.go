@@ -8,6 +8,7 @@
 package converttest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io/fs"
@@ -33,7 +34,8 @@ type Sample struct {
 
 // Want is what was done in one session.
 type Want struct {
-	Session     string   `json:"session"` // "": only the files know
+	Session     string   `json:"session"`          // "": the tool did not say it
+	InFiles     string   `json:"session_in_files"` // then it may have been found later
 	Label       string   `json:"label"`
 	Project     string   `json:"project"`
 	Title       string   `json:"title"`
@@ -72,6 +74,9 @@ func Samples(t testing.TB, root fs.FS) []Sample {
 		var file struct{ Sessions []Want }
 		if err := json.Unmarshal(b, &file); err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		for i, w := range file.Sessions {
+			file.Sessions[i].Session = cmp.Or(w.Session, w.InFiles)
 		}
 		sub, err := fs.Sub(root, path.Dir(name))
 		if err != nil {

@@ -80,11 +80,8 @@ func begins(fsys fs.FS, name string) error {
 
 func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	look := func(file string) (*survey, error) { return look(p.FS, file) }
-	return convert.Survey(ctx, p, find, look, func(found []*survey) (all []*convert.Session) {
-		for _, s := range inOrder(found) {
-			all = append(all, s.session(p.FS))
-		}
-		return all
+	return convert.Survey(ctx, p, find, look, func(found []*survey) iter.Seq[*convert.Session] {
+		return convert.Each(inOrder(found), func(s *survey) *convert.Session { return s.session(p.FS) })
 	})
 }
 

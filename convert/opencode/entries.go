@@ -97,10 +97,10 @@ func usage(t *wireTokens, cost float64) *tidemark.Usage {
 	if t == nil {
 		t = &wireTokens{}
 	}
-	u := tidemark.Usage{InputTokens: count(t.Input), OutputTokens: count(t.Output),
-		CacheReadTokens: count(t.Cache.Read), CacheWriteTokens: count(t.Cache.Write), CostUSD: cost}
+	u := tidemark.Usage{InputTokens: convert.Count(t.Input), OutputTokens: convert.Count(t.Output),
+		CacheReadTokens: convert.Count(t.Cache.Read), CacheWriteTokens: convert.Count(t.Cache.Write), CostUSD: cost}
 	if t.Total > 0 && t.Total != t.Input+t.Output+t.Cache.Read+t.Cache.Write {
-		u.OutputTokens += count(t.Reasoning)
+		u.OutputTokens += convert.Count(t.Reasoning)
 	}
 	if u == (tidemark.Usage{}) {
 		return nil
@@ -120,11 +120,6 @@ func sum(a, b *tidemark.Usage) *tidemark.Usage {
 		CacheReadTokens: a.CacheReadTokens + b.CacheReadTokens, CacheWriteTokens: a.CacheWriteTokens + b.CacheWriteTokens,
 		CostUSD: a.CostUSD + b.CostUSD}
 }
-
-// maxTokens keeps an impossible number from overflowing a sum.
-const maxTokens = 1 << 50
-
-func count(n float64) int64 { return int64(max(0, min(n, maxTokens))) }
 
 // maxMessage bounds the parts of one message, which are held together.
 const maxMessage = 2 * convert.MaxLine

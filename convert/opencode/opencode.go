@@ -1,6 +1,7 @@
 // Package opencode imports the sessions of opencode: the SQLite database of its
 // later versions, the tree of JSON files of its earlier ones, and the file that
-// its export command writes.
+// its export command writes. It also imports those of Kilo, a fork of opencode
+// with the same database under another name.
 //
 // It reads sessions, messages, parts, todo lists and long tool outputs, and
 // never accounts, credentials, shares or auth.json. The log of events beside the
@@ -20,20 +21,33 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-const (
-	name = "opencode"
-	// home is the same on every system.
-	home = ".local/share/opencode"
-	// headBytes is enough to recognize a file.
-	headBytes = 64 << 10
-)
+// name is the key of what is kept in Extra, also for Kilo: the fields are
+// opencode's.
+const name = "opencode"
+
+// headBytes is enough to recognize a file.
+const headBytes = 64 << 10
+
+// product is opencode or a fork of it.
+type product struct {
+	title string
+	home  string // the same on every system
+	file  string // with this, the names of its databases begin
+	first bool   // it has what only opencode had: trees of files, and databases under any name
+}
 
 // Tool is opencode. It only imports.
 func Tool() convert.Tool {
-	return convert.Tool{
-		Name: name, Title: "opencode", Homes: []string{home},
-		Detect: detect, Import: importAll,
-	}
+	p := product{title: "opencode", home: ".local/share/opencode", file: "opencode", first: true}
+	return convert.Tool{Name: name, Title: p.title, Homes: []string{p.home}, Detect: p.detect, Import: p.importAll}
+}
+
+// Kilo is Kilo CLI since version 7. It only imports. An exported file does not
+// tell which of the two wrote it, and is taken for opencode's unless the tool is
+// named.
+func Kilo() convert.Tool {
+	p := product{title: "Kilo CLI", home: ".local/share/kilo", file: "kilo"}
+	return convert.Tool{Name: "kilo-cli", Title: p.title, Homes: []string{p.home}, Detect: p.detect, Import: p.importAll}
 }
 
 // found is what a Source contains.
@@ -46,20 +60,23 @@ type found struct {
 
 // look finds the stores of a Source: a home, the data folder in it, its storage
 // folder, or one file.
-func look(p convert.Source) (f found) {
+func (of product) look(p convert.Source) (f found) {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err != nil {
 		return f
 	}
 	if !info.IsDir() {
-		f.file(p)
+		of.single(p, &f)
 		return f
 	}
-	for _, below := range []string{".", home} {
+	for _, below := range []string{".", of.home} {
 		base := path.Join(p.Path, below)
 		// The store of another release channel has the channel's name after a
 		// dash.
-		f.databases = append(f.databases, convert.Glob(p.FS, base, "opencode*.db")...)
+		f.databases = append(f.databases, convert.Glob(p.FS, base, of.file+"*.db")...)
+		if !of.first {
+			continue
+		}
 		for _, root := range []string{path.Join(base, "storage"), base} {
 			if convert.IsDir(p.FS, path.Join(root, "session")) && convert.IsDir(p.FS, path.Join(root, "message")) {
 				f.trees = append(f.trees, tree{fsys: p.FS, root: root, outputDir: path.Join(path.Dir(root), outputFolder)})
@@ -73,25 +90,25 @@ func look(p convert.Source) (f found) {
 	return f
 }
 
-// file examines a single file.
-func (f *found) file(p convert.Source) {
+// single examines a single file.
+func (of product) single(p convert.Source, f *found) {
 	b, _ := convert.Head(p.FS, p.Path, headBytes)
 	root := path.Dir(path.Dir(path.Dir(p.Path)))
 	switch base := path.Base(p.Path); {
 	case bytes.HasPrefix(b, []byte(convert.SQLiteMagic)):
-		if strings.HasPrefix(base, name) || bytes.Contains(b, []byte("`session`")) && bytes.Contains(b, []byte("`part`")) {
+		if strings.HasPrefix(base, of.file) || of.first && bytes.Contains(b, []byte("`session`")) && bytes.Contains(b, []byte("`part`")) {
 			f.databases = []string{p.Path}
 		}
 	case isExport(b):
 		f.exports = []string{p.Path}
-	case strings.HasPrefix(base, "ses_") && path.Base(path.Dir(path.Dir(p.Path))) == "session" && convert.IsDir(p.FS, path.Join(root, "message")):
+	case of.first && strings.HasPrefix(base, "ses_") && path.Base(path.Dir(path.Dir(p.Path))) == "session" && convert.IsDir(p.FS, path.Join(root, "message")):
 		f.trees = []tree{{fsys: p.FS, root: root, outputDir: path.Join(path.Dir(root), outputFolder)}}
 		f.only = strings.TrimSuffix(base, ".json")
 	}
 }
 
-func detect(_ context.Context, p convert.Source) bool {
-	f := look(p)
+func (of product) detect(_ context.Context, p convert.Source) bool {
+	f := of.look(p)
 	for _, db := range f.databases {
 		if b, _ := convert.Head(p.FS, db, headBytes); bytes.HasPrefix(b, []byte(convert.SQLiteMagic)) {
 			return true
@@ -102,14 +119,14 @@ func detect(_ context.Context, p convert.Source) bool {
 			return true
 		}
 	}
-	return len(f.exports) > 0
+	return len(f.exports) > 0 && of.first
 }
 
 // importAll yields the sessions of every store at the place, each id once. A
 // database comes before a tree, whose content it has taken over.
-func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
+func (of product) importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
-		f := look(p)
+		f := of.look(p)
 		var stores []store
 		for _, db := range f.databases {
 			stores = append(stores, &database{SourceDatabase: convert.SourceDatabase{Source: p, Name: db}})
@@ -121,7 +138,7 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 			stores = append(stores, &exported{fsys: p.FS, name: e})
 		}
 		if len(stores) == 0 {
-			yield(nil, convert.Skipf(p.Path, "there is no store of opencode"))
+			yield(nil, convert.Skipf(p.Path, "there is no store of %s", of.title))
 			return
 		}
 		seen := map[string]bool{}

@@ -65,3 +65,27 @@ func TestAnExportedFileIsTheSameAsTheDatabase(t *testing.T) {
 		}
 	}
 }
+
+func TestTheSamplesOfKiloComeIn(t *testing.T) {
+	const samples = "../testdata/kilo-cli"
+	for _, s := range converttest.Samples(t, os.DirFS(samples)) {
+		t.Run(s.Name, func(t *testing.T) {
+			s.Source = place(t, filepath.Join(samples, s.Name), ".")
+			got := s.Check(t, opencode.Kilo(), tools())
+			if opencode.Tool().Detect(t.Context(), s.Source) {
+				t.Error("opencode takes it for its own")
+			}
+			file := place(t, filepath.Join(samples, s.Name, ".local/share/kilo"), "kilo.db")
+			if !opencode.Kilo().Detect(t.Context(), file) || len(converttest.Read(t, opencode.Kilo(), file).Sessions) != len(got.Sessions) {
+				t.Error("the database alone is not detected")
+			}
+			workers := 0
+			for _, one := range got.Sessions {
+				workers += len(one.Workers)
+			}
+			if workers != 1 {
+				t.Errorf("%d workers, want 1", workers)
+			}
+		})
+	}
+}

@@ -125,39 +125,12 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 				return
 			}
 		}
-		for _, s := range inOrder(sources, at) {
+		for _, s := range convert.OriginalsFirst(sources, func(s source) (string, string) { return s.id, s.from }) {
 			if !yield(s.session(ctx, p.FS), nil) {
 				return
 			}
 		}
 	}
-}
-
-// inOrder puts originals before their forks; a cycle is cut where it is found.
-func inOrder(sources []source, at map[string]int) []source {
-	var ordered []source
-	seen := make([]bool, len(sources))
-	for i := range sources {
-		var chain []int
-		for next, ok := i, true; ok && !seen[next]; next, ok = follow(at, sources[next].from) {
-			seen[next] = true
-			chain = append(chain, next)
-		}
-		if last := len(chain) - 1; last >= 0 {
-			if next, ok := at[sources[chain[last]].from]; ok && slices.Contains(chain, next) {
-				sources[chain[last]].from = ""
-			}
-		}
-		for _, n := range slices.Backward(chain) {
-			ordered = append(ordered, sources[n])
-		}
-	}
-	return ordered
-}
-
-func follow(at map[string]int, id string) (int, bool) {
-	n, ok := at[id]
-	return n, ok
 }
 
 // outline reads a transcript once for what must be known of the session before

@@ -37,6 +37,51 @@ type Decoder struct {
 	Same func(b tidemark.Block, raw json.RawMessage) bool
 }
 
+// maxResults bounds how deep results are read in results.
+const maxResults = 4
+
+// NewDecoder returns a Decoder for tools that write Anthropic's blocks as they
+// are.
+func NewDecoder(provider string) *Decoder {
+	d := &Decoder{
+		Provider: provider,
+		Media: func(p Part, raw json.RawMessage) (b tidemark.Block, known []string, ok bool) {
+			if p.Type != "image" && p.Type != "document" {
+				return b, nil, false
+			}
+			b, whole := Media(p, raw)
+			if whole {
+				known = []string{"type", "source", "title"}
+			}
+			return b, known, true
+		},
+		Unknown: func(p Part) tidemark.Block { return tidemark.Block{Type: tidemark.BlockText, Text: p.Text} },
+	}
+	d.Result = func(b *tidemark.Block, content json.RawMessage, depth int) error {
+		var blocks []tidemark.Block
+		text, list, isText := Content(content)
+		if isText {
+			blocks = append(blocks, tidemark.Text(text))
+		}
+		for _, raw := range list {
+			blocks = append(blocks, d.Any(raw, depth+1))
+		}
+		*b = Result(b.ToolUseID, b.IsError, blocks)
+		return nil
+	}
+	return d
+}
+
+// Any is Block, with what is no block kept as it is.
+func (d *Decoder) Any(raw json.RawMessage, depth int) tidemark.Block {
+	if depth <= maxResults {
+		if b, err := d.Block(raw, depth); err == nil {
+			return b
+		}
+	}
+	return tidemark.Block{Type: tidemark.BlockText, Provider: d.Provider, Raw: string(raw)}
+}
+
 // scanners are for blocks that come alone.
 var scanners = sync.Pool{New: func() any { return new(convert.Scanner) }}
 

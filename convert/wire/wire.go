@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
@@ -101,4 +102,16 @@ func Input(raw json.RawMessage) json.RawMessage {
 		return nil
 	}
 	return raw
+}
+
+// Result returns the result of a call: plain text as such, anything else as
+// blocks.
+func Result(call string, failed bool, blocks []tidemark.Block) tidemark.Block {
+	b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: call, IsError: failed}
+	if len(blocks) == 1 && blocks[0].Type == tidemark.BlockText && blocks[0].Raw == "" {
+		b.Text = blocks[0].Text
+	} else {
+		b.Blocks = blocks
+	}
+	return b
 }

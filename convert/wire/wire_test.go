@@ -175,3 +175,24 @@ func FuzzScannedBlock(f *testing.F) {
 		}
 	})
 }
+
+func TestNestedResultsAreReadToADepthAndKeptBelowIt(t *testing.T) {
+	raw := `{"type":"text","text":"deep"}`
+	for range maxResults + 3 {
+		raw = `{"type":"tool_result","tool_use_id":"c","content":[` + raw + `,{"type":"odd"}]}`
+	}
+	b := NewDecoder("p").Any(json.RawMessage(raw), 0)
+	depth := 0
+	for ; len(b.Blocks) > 0; depth++ {
+		if b.Type != tidemark.BlockToolResult || b.Blocks[1].Raw != `{"type":"odd"}` {
+			t.Fatalf("at %d: %+v", depth, b)
+		}
+		b = b.Blocks[0]
+	}
+	if depth != maxResults+1 || !strings.Contains(b.Raw, "deep") {
+		t.Errorf("%d results deep: %+v", depth, b)
+	}
+	if got := NewDecoder("p").Any(json.RawMessage(`7`), 0); got.Raw != "7" || got.Provider != "p" {
+		t.Errorf("%+v", got)
+	}
+}

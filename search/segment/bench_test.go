@@ -122,7 +122,7 @@ func BenchmarkMerge(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		bytes := 0
-		err := segment.Merge(b.Context(), eight, nil, func(block []byte) error { bytes += len(block); return nil })
+		_, err := segment.Merge(b.Context(), eight, func(block []byte) error { bytes += len(block); return nil })
 		if err != nil {
 			b.Fatal(err)
 		}

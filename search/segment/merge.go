@@ -9,8 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Without says which lines of which logs a merge leaves out: they are neither
-// found nor covered any more.
+// Without says which lines of which logs are left out: see Reader.Except.
 type Without map[string][]Span
 
 func (w Without) has(log string, seq int64) bool {
@@ -18,8 +17,11 @@ func (w Without) has(log string, seq int64) bool {
 }
 
 // from returns what is left of spans of a log.
-func (w Without) from(log string, spans []Span) []Span {
-	for _, gone := range w[log] {
+func (w Without) from(log string, spans []Span) []Span { return Less(spans, w[log]) }
+
+// Less returns what is left of spans without others.
+func Less(spans, without []Span) []Span {
+	for _, gone := range without {
 		var left []Span
 		for _, s := range spans {
 			if s.To < gone.From || s.From > gone.To {
@@ -38,35 +40,35 @@ func (w Without) from(log string, spans []Span) []Span {
 	return spans
 }
 
-// Merge writes one segment with the lines of several, and without some. Of a
-// line that is in several segments, the last of them counts. It reads each
-// segment once, from its beginning to its end, and keeps four bytes for each line
-// and each log in memory. ErrInvalid: more than MaxLines.
-func Merge(ctx context.Context, segments []*Reader, without Without, emit Emit) error {
-	lines := 0
+// Merge writes one segment with the lines of several, except those that are left
+// out of a Reader. Of a line that is in several segments, the last of them counts.
+// It reads each segment once, from its beginning to its end, and keeps four bytes
+// for each line and each log in memory. It returns how many lines it wrote.
+// ErrInvalid: more than MaxLines.
+func Merge(ctx context.Context, segments []*Reader, emit Emit) (lines int, err error) {
 	for _, r := range segments {
 		lines += r.Len()
 	}
 	if lines > MaxLines {
-		return tidemark.Invalidf("%d lines in a segment: at most %d are allowed", lines, MaxLines)
+		return 0, tidemark.Invalidf("%d lines in a segment: at most %d are allowed", lines, MaxLines)
 	}
-	m := &merger{w: &writer{emit: emit}, segments: segments, without: without}
+	m := &merger{w: &writer{emit: emit}, segments: segments}
 	logRoot, err := m.mergeLogs(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := m.mergeLines(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	words := &treeWriter{w: m.w, kind: wordBlock}
 	if err := m.mergeWords(ctx, words); err != nil {
-		return err
+		return 0, err
 	}
 	wordRoot, err := words.finish()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return m.w.footer(&m.table, words.keys, int64(len(m.names)), logRoot, wordRoot)
+	return m.table.count, m.w.footer(&m.table, words.keys, int64(len(m.names)), logRoot, wordRoot)
 }
 
 // gone stands for a log or line that is left out.
@@ -75,7 +77,6 @@ const gone = uint32(1<<32 - 1)
 type merger struct {
 	w        *writer
 	segments []*Reader
-	without  Without
 
 	names   []string   // of the logs in the merged segment; only those that lose lines
 	logs    [][]uint32 // of each segment: what its logs are in the merged one
@@ -138,21 +139,22 @@ func (m *merger) mergeLogs(ctx context.Context) (root int64, err error) {
 		if len(of) == 0 {
 			break
 		}
+		log, ordinal, loses := string(key), gone, false
 		var spans []Span
 		for _, i := range of {
 			own, err := parseSpans(scans[i].number, scans[i].value)
 			if err != nil {
 				return 0, err
 			}
-			spans = append(spans, own...)
+			without := m.segments[i].without
+			spans, loses = append(spans, without.from(log, own)...), loses || len(without[log]) > 0
 		}
-		log, ordinal := string(key), gone
-		if spans = m.without.from(log, unite(spans)); len(spans) > 0 {
+		if spans = unite(spans); len(spans) > 0 {
 			ordinal = uint32(out.keys)
 			if err := out.add(key, appendSpans(nil, spans)); err != nil {
 				return 0, err
 			}
-			if len(m.without[log]) == 0 {
+			if !loses {
 				log = ""
 			}
 			m.names = append(m.names, log)
@@ -247,7 +249,7 @@ func (m *merger) nextLine(ctx context.Context, scans []*tableScan, i int) (ref, 
 			return ref{}, false, corrupt(scans[i].r.tableFirst, "a line of no log")
 		}
 		log := m.logs[i][l.log]
-		if log != gone && (m.names[log] == "" || !m.without.has(m.names[log], l.seq)) {
+		if log != gone && (m.names[log] == "" || !m.segments[i].without.has(m.names[log], l.seq)) {
 			l.log = int64(log)
 			return l, true, nil
 		}

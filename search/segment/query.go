@@ -87,6 +87,9 @@ func newest(ctx context.Context, open []*stream) (best *stream, err error) {
 // sure. It stops at a limit, where that is not 0.
 func (r *Reader) Count(ctx context.Context, q Query, limit int) (lines, unsure int, err error) {
 	s := &stream{r: r, q: &q}
+	if len(r.without) > 0 {
+		return s.countLeft(ctx, limit)
+	}
 	if err := s.begin(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -97,6 +100,25 @@ func (r *Reader) Count(ctx context.Context, q Query, limit int) (lines, unsure i
 		}
 		if lines++; !c.sure {
 			unsure++
+		}
+	}
+	return lines, unsure, nil
+}
+
+// countLeft counts lines where some are left out, which only their logs and seqs
+// tell.
+func (s *stream) countLeft(ctx context.Context, limit int) (lines, unsure int, err error) {
+	for !s.over {
+		if err := s.fill(ctx); err != nil {
+			return lines, unsure, err
+		}
+		for _, h := range s.ready {
+			if lines++; !h.Sure {
+				unsure++
+			}
+			if lines == limit {
+				return lines, unsure, nil
+			}
 		}
 	}
 	return lines, unsure, nil

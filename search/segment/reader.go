@@ -21,6 +21,7 @@ type Reader struct {
 	logRoot, wordRoot  int64
 	tableFirst         int64
 	oldest, newest     int64
+	without            Without
 
 	mu    sync.Mutex
 	kept  map[int64][]child
@@ -49,7 +50,7 @@ func (w *writer) footer(t *tableWriter, words, logs int64, logRoot, wordRoot int
 // Open reads the last block of a segment that has so many: ErrCorrupt when it
 // is none, ErrUnsupported when a newer version has written it.
 func Open(ctx context.Context, fetch Fetch, blocks int64) (*Reader, error) {
-	r := &Reader{fetch: fetch, last: blocks, kept: make(map[int64][]child), roots: make(map[int64][]byte), names: make(map[int64]string)}
+	r := (&Reader{fetch: fetch, last: blocks}).Except(nil)
 	got, err := r.blocks(ctx, []int64{blocks})
 	if err != nil {
 		return nil, err
@@ -73,7 +74,18 @@ func Open(ctx context.Context, fetch Fetch, blocks int64) (*Reader, error) {
 	return r, nil
 }
 
-// Len is how many lines the segment has.
+// Except returns a Reader of the same segment to which some lines are as if they
+// had never been indexed: it neither finds nor covers them, and Merge leaves them
+// out. The blocks still have them.
+func (r *Reader) Except(w Without) *Reader {
+	return &Reader{
+		fetch: r.fetch, last: r.last, lines: r.lines, words: r.words, logs: r.logs, logRoot: r.logRoot, wordRoot: r.wordRoot,
+		tableFirst: r.tableFirst, oldest: r.oldest, newest: r.newest, without: w,
+		kept: make(map[int64][]child), roots: make(map[int64][]byte), names: make(map[int64]string),
+	}
+}
+
+// Len is how many lines the segment has, those that are left out included.
 func (r *Reader) Len() int { return int(r.lines) }
 
 // blocks asks for blocks, and refuses what no segment has.
@@ -181,7 +193,11 @@ func (r *Reader) logsIn(ctx context.Context, within keyRange) iter.Seq2[Covered,
 				break
 			}
 			var spans []Span
-			if spans, err = parseSpans(t.number, t.value); err == nil && !yield(Covered{string(t.key), spans}, nil) {
+			if spans, err = parseSpans(t.number, t.value); err != nil {
+				break
+			}
+			log := string(t.key)
+			if spans = r.without.from(log, spans); len(spans) > 0 && !yield(Covered{log, spans}, nil) {
 				return
 			}
 		}

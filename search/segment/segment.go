@@ -131,3 +131,7 @@ func (w *writer) endRows() error {
 	}
 	return nil
 }
+
+// IsTable reports whether a block is one of the table of lines, of which every
+// hit needs one: a cache does well to keep them longest.
+func IsTable(block []byte) bool { return len(block) > 0 && block[0] == lineBlock }

@@ -75,8 +75,9 @@ func (s *stream) fill(ctx context.Context) error {
 	}
 	s.ready = s.ready[:0]
 	for i, l := range lines {
-		s.ready = append(s.ready, Hit{l, sure[i]})
-		s.last = l.At
+		if s.last = l.At; !s.r.without.has(l.Log, l.Seq) {
+			s.ready = append(s.ready, Hit{l, sure[i]})
+		}
 	}
 	return nil
 }

@@ -1,0 +1,168 @@
+// Package kimi imports the sessions of Kimi Code: a folder a session, with one
+// journal of JSON lines for each agent in it. It reads journals, state.json,
+// plans, the output of background commands and images, and neither settings nor
+// credentials nor the copies of edited files. It writes nothing.
+//
+//	for s, err := range kimi.Tool().Import(ctx, place) { … }
+package kimi
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// name is the name of the tool, and its key in Extra.
+const name = "kimi-code"
+
+// journal is what was said with the main agent, below the folder of a session.
+const journal = "agents/main/wire.jsonl"
+
+// Tool returns the converter of Kimi Code.
+func Tool() convert.Tool {
+	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Detect: detect, Import: importAll}
+}
+
+func detect(_ context.Context, p convert.Source) bool {
+	files, _ := find(p)
+	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) })
+}
+
+// begins reports whether a file begins like a journal.
+func begins(fsys fs.FS, file string) bool {
+	b, err := convert.Head(fsys, file, 1<<10)
+	first, _, _ := bytes.Cut(b, []byte("\n"))
+	return err == nil && convert.Field(first, "type") == "metadata" && convert.Field(first, "protocol_version") != ""
+}
+
+// find returns the journals of a Source: a home folder, .kimi-code, sessions,
+// the folder of a project or of a session. The index of sessions has absolute
+// paths, and is not asked.
+func find(p convert.Source) (files []string, skips []error) {
+	for _, pattern := range []string{".kimi-code/sessions/*/*", "sessions/*/*", "wd_*/session_*", "session_*", "."} {
+		found, bad := convert.Match(p.FS, p.Path, path.Join(pattern, journal))
+		if files, skips = append(files, found...), append(skips, bad...); len(files) > 0 {
+			break
+		}
+	}
+	return files, skips
+}
+
+// source is a session and the result of the first reading of its journals.
+type source struct {
+	dir, id          string
+	state            convert.Object // of state.json
+	model, mode, cwd string
+	first, last      time.Time
+	repeated         int
+	calls            map[string]string // the call that started each helper
+	helpers          []string          // their journals
+}
+
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
+	look := func(file string) (*source, error) { return look(ctx, p.FS, file) }
+	return convert.Survey(ctx, p, find, look, func(found []*source) iter.Seq[*convert.Session] {
+		found = convert.InOrder(found, func(s *source) convert.Identity {
+			return convert.Identity{ID: s.id, Original: s.state.Text("forkedFrom"), CreatedAt: s.created()}
+		})
+		return convert.Each(found, func(s *source) *convert.Session { return s.session(ctx, p.FS) })
+	})
+}
+
+// look reads a session once for what must be known of it before its entries.
+func look(ctx context.Context, fsys fs.FS, file string) (*source, error) {
+	if !begins(fsys, file) {
+		return nil, tidemark.Invalidf("does not begin like a journal of Kimi Code")
+	}
+	s := &source{dir: path.Dir(path.Dir(path.Dir(file))), calls: map[string]string{}}
+	// The tool replaces state.json whole. One that is not there or cannot be
+	// read costs the title; what was said is in the journal.
+	if b, err := convert.ReadFile(fsys, path.Join(s.dir, "state.json")); err != nil || json.Unmarshal(b, &s.state) != nil {
+		s.state = nil
+	}
+	if s.id = s.state.Text("id"); tidemark.CheckID(s.id) != nil {
+		s.id = path.Base(s.dir)
+	}
+	if err := tidemark.CheckID(s.id); err != nil {
+		return nil, err
+	}
+	s.helpers = convert.Glob(fsys, s.dir, "agents/*/wire.jsonl")
+	s.helpers = slices.DeleteFunc(s.helpers, func(h string) bool { return h == file || !begins(fsys, h) })
+	for _, journal := range append([]string{file}, s.helpers...) {
+		for r, err := range convert.Objects(ctx, fsys, journal) {
+			if err != nil && !convert.IsSkip(err) {
+				return nil, err
+			}
+			if err == nil {
+				s.see(r.Object, journal == file)
+			}
+		}
+	}
+	return s, nil
+}
+
+// see takes over what a record tells about the session.
+func (s *source) see(r convert.Object, main bool) {
+	if at := convert.Milli(r.Number("time")); !at.IsZero() {
+		s.first = cmp.Or(s.first, at)
+		if at.After(s.last) {
+			s.last = at
+		}
+	}
+	kind := r.Text("type")
+	switch {
+	case repeats(kind):
+		s.repeated++
+	case kind == "subagent.spawned":
+		s.calls[r.Text("subagentId")] = r.Text("parentToolCallId")
+	}
+	switch {
+	case !main:
+	case kind == "llm.request":
+		s.model, s.mode = cmp.Or(r.Text("model"), s.model), cmp.Or(convert.ModeOf(r.Text("provider")), s.mode)
+	case kind == "profile.bind" || kind == "config.update":
+		where, _ := r.Object("environmentDisclosure")
+		s.cwd, s.model = cmp.Or(where.Text("cwd"), s.cwd), cmp.Or(s.model, r.Text("modelAlias"))
+	}
+}
+
+func (s *source) created() time.Time {
+	return cmp.Or(convert.Milli(s.state.Number("createdAt")), s.first)
+}
+
+func (s *source) session(ctx context.Context, fsys fs.FS) *convert.Session {
+	out := &convert.Session{
+		Session: tidemark.Session{Title: s.state.Text("title"), Agent: name, Model: s.model, Mode: s.mode, Project: cmp.Or(s.state.Text("cwd"), s.cwd), ForeignID: s.id, CreatedAt: s.created()},
+		Entries: entries(ctx, fsys, path.Join(s.dir, journal), false), UpdatedAt: cmp.Or(convert.Milli(s.state.Number("updatedAt")), s.last),
+	}
+	if from := s.state.Text("forkedFrom"); from != s.id {
+		out.Copied = from
+	}
+	// The agents are the workers, and where they are is the tool's own affair.
+	out.Extra = convert.Keep(name, s.state.Without("id", "cwd", "title", "forkedFrom", "createdAt", "updatedAt", "agents"))
+	if s.repeated > 0 {
+		out.Lost = []string{fmt.Sprintf("%d records that repeat others or describe requests", s.repeated)}
+	}
+	for _, helper := range s.helpers {
+		agent := path.Base(path.Dir(helper))
+		out.Workers = append(out.Workers, convert.Worker{Name: agent, Call: s.calls[agent], Entries: entries(ctx, fsys, helper, true)})
+	}
+	for _, pattern := range []string{"agents/*/plans/*.md", "agents/*/tasks/*/output.log"} {
+		for _, file := range convert.Glob(fsys, s.dir, pattern) {
+			if convert.IsFile(fsys, file) {
+				out.Take(fsys, file, path.Join(name, file[len(s.dir)+1:]))
+			}
+		}
+	}
+	return out
+}

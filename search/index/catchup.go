@@ -1,0 +1,367 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/search/segment"
+)
+
+// Source says what is indexed.
+type Source interface {
+	// Touched yields the logs that may have grown since a time, with their
+	// lengths, in any order; all of them, when it is zero. A log whose lines
+	// were dated back must be among them until its Note is deleted.
+	Touched(ctx context.Context, since time.Time) iter.Seq2[Log, error]
+
+	// Words returns a function that says which words a line of a log has.
+	Words(ctx context.Context, log tidemark.Key) (Words, error)
+}
+
+// Log is a log with its length.
+type Log struct {
+	tidemark.Key
+	Length int64
+	// Note, if it has a version, is a record that says that the log has to be
+	// looked at. It is deleted in the commit after which the log is indexed.
+	Note tidemark.Precondition
+}
+
+// Words calls put with the words of a line and their places, as a segment.Builder
+// takes them. A line without words is never found.
+type Words func(l tidemark.Line, put func(word []byte, place int))
+
+// Pace says how an index catches up.
+type Pace struct {
+	// Bytes is about how much memory the words may take before they are written
+	// as a segment. The default is DefaultPaceBytes.
+	Bytes int
+	// Alone takes the lease of the index, so that others wait: for large amounts.
+	Alone bool
+	// Progress is called as lines are indexed, with how many they are so far.
+	Progress func(lines int64)
+}
+
+// DefaultPaceBytes makes segments of some 50,000 entries.
+const DefaultPaceBytes = 64 << 20
+
+// slack is how much the clocks of those who write may differ.
+const slack = time.Minute
+
+// CatchUp indexes what is not indexed yet, and returns how many lines that were.
+// ErrHeld: somebody else does it at the moment. What cannot be read of the index
+// itself is dropped, and made again.
+func (ix *Index) CatchUp(ctx context.Context, src Source, p Pace) (total int64, err error) {
+	if p.Bytes == 0 {
+		p.Bytes = DefaultPaceBytes
+	}
+	if p.Progress == nil {
+		p.Progress = func(int64) {}
+	}
+	do := func() error {
+		for try := range records.Tries {
+			err = ix.catchUp(ctx, src, p, &total)
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				err = ix.heal(ctx, err)
+			}
+			if !conflict(err) || records.BackOff(ctx, try) != nil {
+				break
+			}
+		}
+		return err
+	}
+	if p.Alone {
+		err = ix.alone(ctx, func() error {
+			if err := ix.Sweep(ctx); err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return err
+			}
+			return do()
+		})
+		return total, err
+	}
+	if err := ix.busy(ctx); err != nil {
+		return 0, err
+	}
+	err = do()
+	return total, err
+}
+
+// gathering is a catching up under way.
+type gathering struct {
+	ix    *Index
+	v     *snapshot
+	p     Pace
+	total *int64 // lines that are indexed
+
+	lines   int64 // that were gathered since
+	epoch   int64
+	b       *segment.Builder
+	covered map[string][]segment.Span // by this segment
+	notes   []tidemark.Precondition
+	listed  int
+}
+
+func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) error {
+	began := ix.k.Clock()
+	v, err := ix.look(ctx)
+	if errors.Is(err, tidemark.ErrCorrupt) {
+		if err = ix.Reset(ctx); err == nil {
+			v, err = ix.look(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	g := &gathering{ix: ix, v: v, p: p, total: total, epoch: v.family.Epoch}
+	g.begin()
+	for log, err := range v.touched(ctx, src) {
+		if err != nil {
+			return err
+		}
+		g.listed++
+		if err := g.log(ctx, src, log); err != nil {
+			return err
+		}
+	}
+	return g.finish(ctx, began)
+}
+
+// touched yields the logs that may have lines that are not indexed.
+func (v *snapshot) touched(ctx context.Context, src Source) iter.Seq2[Log, error] {
+	return func(yield func(Log, error) bool) {
+		for _, name := range v.family.Again {
+			key := LogOf(name)
+			r, err := v.ix.k.Backend().Get(ctx, key)
+			if err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt) {
+				yield(Log{}, err)
+				return
+			}
+			if !yield(Log{Key: key, Length: r.Head.Length}, nil) {
+				return
+			}
+		}
+		var since time.Time
+		if !v.family.Until.IsZero() {
+			since = v.family.Until.Add(-slack)
+		}
+		for log, err := range src.Touched(ctx, since) {
+			if err == nil && log.Note.Version == 0 && slices.Contains(v.family.Again, nameOf(log.Key)) {
+				continue
+			}
+			if !yield(log, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (g *gathering) begin() {
+	g.b, g.covered, g.notes, g.lines = segment.NewBuilder(), make(map[string][]segment.Span), nil, 0
+}
+
+// log adds the lines of a log that are not indexed.
+func (g *gathering) log(ctx context.Context, src Source, log Log) error {
+	missing, err := g.missing(ctx, log)
+	if err != nil {
+		return err
+	}
+	var words Words
+	for _, span := range missing {
+		if words == nil {
+			if words, err = src.Words(ctx, log.Key); err != nil {
+				return err
+			}
+		}
+		if err := g.read(ctx, log.Key, span, words); err != nil {
+			return err
+		}
+	}
+	if log.Note.Version > 0 {
+		g.notes = append(g.notes, log.Note)
+	}
+	if len(g.notes) >= maxNotes {
+		return g.put(ctx, time.Time{})
+	}
+	return nil
+}
+
+// maxNotes bounds the notes that are deleted in one commit.
+const maxNotes = 2000
+
+// missing returns which lines of a log neither the index nor the segment under way
+// has.
+func (g *gathering) missing(ctx context.Context, log Log) ([]segment.Span, error) {
+	for {
+		spans, err := g.v.missing(ctx, log)
+		if err == nil {
+			return segment.Less(spans, g.covered[nameOf(log.Key)]), nil
+		}
+		next, err := g.v.newer(ctx, err)
+		if err != nil {
+			return nil, err
+		}
+		g.v = next
+	}
+}
+
+// missing returns which lines of a log the index does not have.
+func (v *snapshot) missing(ctx context.Context, log Log) ([]segment.Span, error) {
+	if log.Length < 1 {
+		return nil, nil
+	}
+	left := []segment.Span{{From: 1, To: log.Length}}
+	for i := len(v.readers) - 1; i >= 0 && len(left) > 0; i-- {
+		spans, err := v.spans(ctx, i, nameOf(log.Key))
+		if err != nil {
+			return nil, err
+		}
+		left = segment.Less(left, spans)
+	}
+	return left, nil
+}
+
+// spans returns which lines of a log a segment has.
+func (v *snapshot) spans(ctx context.Context, i int, name string) ([]segment.Span, error) {
+	r, err := v.reader(ctx, i)
+	if err != nil {
+		return nil, &broken{v.family.Segments[i], err}
+	}
+	spans, err := r.Spans(ctx, name)
+	if err != nil {
+		return nil, &broken{v.family.Segments[i], err}
+	}
+	return spans, nil
+}
+
+// maxLines bounds the lines of a segment that is built at once.
+const maxLines = segment.MaxLines / 4
+
+// read adds a run of lines. One that is damaged is passed over, as nothing will
+// make it readable.
+func (g *gathering) read(ctx context.Context, log tidemark.Key, span segment.Span, words Words) error {
+	name, next := nameOf(log), span.From
+	for l, err := range g.ix.k.Backend().Lines(ctx, log, tidemark.Span{From: span.From, To: span.To}) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+		if l.Seq != next {
+			return nil // it is another log by now
+		}
+		next++
+		if err == nil {
+			begun := false
+			words(l, func(word []byte, place int) {
+				if !begun {
+					begun = true
+					g.b.Line(LineOf(log, l))
+				}
+				g.b.Word(word, place)
+			})
+		}
+		g.cover(name, l.Seq)
+		if g.lines++; g.lines%1000 == 0 {
+			g.p.Progress(*g.total + g.lines)
+		}
+		if g.b.Size() >= g.p.Bytes || g.b.Len() >= maxLines {
+			if err := g.put(ctx, time.Time{}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *gathering) cover(name string, seq int64) {
+	g.b.Cover(name, segment.Span{From: seq, To: seq})
+	spans := g.covered[name]
+	if n := len(spans); n > 0 && spans[n-1].To == seq-1 {
+		spans[n-1].To = seq
+		return
+	}
+	g.covered[name] = append(spans, segment.Span{From: seq, To: seq})
+}
+
+// put makes a segment of what was gathered, and has it count. With a time, all that
+// was touched before is indexed then.
+func (g *gathering) put(ctx context.Context, until time.Time) (err error) {
+	var w *writing
+	if len(g.covered) > 0 {
+		w = g.ix.newSegment()
+		w.lines = g.b.Len()
+		if err := g.b.Write(w.emit(ctx)); err != nil {
+			w.abandon(ctx)
+			return err
+		}
+	}
+	if g.v, err = g.ix.settle(ctx, g.v, w, g.after(ctx, until)); err != nil {
+		return err
+	}
+	*g.total += g.lines
+	g.begin()
+	return nil
+}
+
+// after says what becomes of the family: it does not change when something was
+// taken out since, or somebody else indexed the same lines, unless this is so
+// much work that it had better be done twice.
+func (g *gathering) after(ctx context.Context, until time.Time) change {
+	old := g.v
+	return func(v *snapshot) (family, []kept, []tidemark.Precondition, error) {
+		next := v.family
+		if next.Epoch != g.epoch {
+			return next, nil, nil, errLost
+		}
+		if v.version != old.version && !g.p.Alone {
+			twice, err := g.twice(ctx, old, v)
+			if err != nil || twice {
+				return next, nil, nil, errors.Join(err, errLost)
+			}
+		}
+		if until.After(next.Until) {
+			next.Until = until
+		}
+		if !until.IsZero() {
+			next.Again = slices.DeleteFunc(slices.Clone(next.Again), func(name string) bool { return slices.Contains(old.family.Again, name) })
+		}
+		return next, nil, g.notes, nil
+	}
+}
+
+// twice reports whether segments that came since have lines that were gathered.
+func (g *gathering) twice(ctx context.Context, old, v *snapshot) (bool, error) {
+	for i, s := range v.family.Segments {
+		if old.family.has(s.ID) {
+			continue
+		}
+		for name, spans := range g.covered {
+			theirs, err := v.spans(ctx, i, name)
+			if err != nil {
+				return false, err
+			}
+			if !slices.Equal(segment.Less(spans, theirs), spans) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// manyListed is how many logs are looked at in vain before it is worth a commit to
+// say that they are indexed.
+const manyListed = 100
+
+// finish writes what is left.
+func (g *gathering) finish(ctx context.Context, began time.Time) error {
+	idle := len(g.covered) == 0 && len(g.notes) == 0 && len(g.v.family.Again) == 0
+	if idle && (g.listed == 0 || g.listed < manyListed && !g.v.family.Until.IsZero()) {
+		return nil
+	}
+	err := g.put(ctx, began)
+	g.p.Progress(*g.total)
+	return err
+}

@@ -1,0 +1,432 @@
+package index_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/search/index"
+	"github.com/tidemark-sessions/tidemark/search/segment"
+)
+
+var vocabulary = strings.Fields("tide mark ebb flow moon shore wave salt")
+
+func TestRandomHistoriesFindWhatLookingAtEveryLineFinds(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		rapid.Check(t, func(r *rapid.T) {
+			be, below := p(t)
+			defer be.Close()
+			w := newWorld(r, be)
+			// Two processes, of which one keeps no blocks.
+			of := []*index.Index{w.index(be, index.Options{}), w.index(be, index.Options{Cache: index.NewCache(0)})}
+			some := func() *index.Index { return of[rapid.IntRange(0, 1).Draw(r, "process")] }
+			log := rapid.Map(rapid.IntRange(1, 4), logKey)
+			word := rapid.SampledFrom(vocabulary)
+			r.Repeat(map[string]func(*rapid.T){
+				"say": func(r *rapid.T) {
+					var text []string
+					for range rapid.IntRange(1, 4).Draw(r, "lines") {
+						text = append(text, strings.Join(rapid.SliceOfN(word, 0, 4).Draw(r, "words"), " "))
+					}
+					w.say(log.Draw(r, "log"), text...)
+				},
+				"catch up": func(r *rapid.T) {
+					ix := some()
+					w.catchUp(ix, index.Pace{Alone: rapid.Bool().Draw(r, "alone"), Bytes: rapid.SampledFrom([]int{1, 1 << 20}).Draw(r, "bytes")})
+					w.caughtUp(w.look(ix))
+				},
+				"merge": func(r *rapid.T) {
+					if _, err := some().Merge(context.Background(), 0); err != nil {
+						r.Fatal(err)
+					}
+				},
+				"purge": func(r *rapid.T) {
+					if k := log.Draw(r, "log"); len(w.lines[k]) > 0 {
+						w.purge(some(), k)
+					}
+				},
+				"mask": func(r *rapid.T) {
+					if k := log.Draw(r, "log"); len(w.lines[k]) > 0 {
+						w.mask(some(), k, int64(rapid.IntRange(1, len(w.lines[k])).Draw(r, "seq")))
+					}
+				},
+				"rewrite": func(r *rapid.T) {
+					ix := some()
+					if err := ix.Rewrite(context.Background()); err != nil {
+						r.Fatal(err)
+					}
+					w.clean(w.look(ix), below)
+				},
+				"reset": func(r *rapid.T) {
+					if rapid.IntRange(0, 4).Draw(r, "seldom") > 0 {
+						r.Skip()
+					}
+					if err := some().Reset(context.Background()); err != nil {
+						r.Fatal(err)
+					}
+				},
+				"time passes": func(*rapid.T) { w.clock.after(time.Hour) },
+				"": func(r *rapid.T) {
+					w.exact(w.look(some()), rapid.SliceOfN(word, 1, 2).Draw(r, "phrase")...)
+				},
+			})
+		})
+	})
+}
+
+func TestManySmallStepsBecomeFewSegments(t *testing.T) {
+	be, below := places["memory"](t)
+	w := newWorld(t, be)
+	ix := w.index(be, index.Options{})
+	for i := range 1000 {
+		w.say(logKey(i%7), fmt.Sprintf("wave %d", i))
+		w.catchUp(ix, index.Pace{})
+		for merged := true; merged; {
+			merged = must[bool](t)(ix.Merge(t.Context(), 0))
+		}
+	}
+	v := w.look(ix)
+	if n, lines := v.Segments(); n > 3*segment.Fan || lines != 1000 {
+		t.Errorf("%d segments with %d lines, want fewer with 1000", n, lines)
+	}
+	w.exact(v, "wave")
+	w.exact(v, "wave", "512")
+	w.clean(v, below)
+}
+
+func TestAMergeThatIsTooLargeIsLeftToAnother(t *testing.T) {
+	be, _ := places["memory"](t)
+	w := newWorld(t, be)
+	ix := w.index(be, index.Options{})
+	for range segment.Fan {
+		w.say(logKey(1), "one", "two", "three")
+		w.catchUp(ix, index.Pace{})
+	}
+	if merged, err := ix.Merge(t.Context(), 3*segment.Fan-1); merged || err != nil {
+		t.Errorf("a merge beyond the bound = %v, %v", merged, err)
+	}
+	if merged, err := ix.Merge(t.Context(), 3*segment.Fan); !merged || err != nil {
+		t.Errorf("a merge within the bound = %v, %v", merged, err)
+	}
+}
+
+// prose returns lines of so many bytes together.
+func prose(bytes int) (text []string) {
+	rnd := rand.New(rand.NewPCG(uint64(bytes), 1))
+	for bytes > 0 {
+		var s strings.Builder
+		for s.Len() < 400 {
+			fmt.Fprintf(&s, "w%05x ", rnd.IntN(1<<20))
+		}
+		text, bytes = append(text, s.String()), bytes-s.Len()
+	}
+	return text
+}
+
+func TestAStepCostsWhatWasAppendedAndNotWhatIsKept(t *testing.T) {
+	be, _ := places["memory"](t)
+	w := newWorld(t, be)
+	ix := w.index(be, index.Options{})
+	for i := range 300 {
+		w.say(logKey(i), "shore")
+	}
+	w.clock.after(time.Hour)
+	w.catchUp(ix, index.Pace{})
+	w.clock.after(time.Hour)
+	w.say(logKey(7), "tide")
+	src := &counting{Source: w}
+	if n, err := ix.CatchUp(t.Context(), src, index.Pace{}); n != 1 || err != nil {
+		t.Errorf("CatchUp = %d, %v, want the one line", n, err)
+	}
+	if src.logs != 1 || src.words != 1 {
+		t.Errorf("%d logs were looked at and %d read, want the one that grew", src.logs, src.words)
+	}
+	w.exact(w.look(ix), "tide")
+}
+
+// counting counts what is asked of a Source.
+type counting struct {
+	index.Source
+	logs, words int
+}
+
+func (c *counting) Touched(ctx context.Context, since time.Time) iter.Seq2[index.Log, error] {
+	return func(yield func(index.Log, error) bool) {
+		for l, err := range c.Source.Touched(ctx, since) {
+			if c.logs++; !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+func (c *counting) Words(ctx context.Context, log tidemark.Key) (index.Words, error) {
+	c.words++
+	return c.Source.Words(ctx, log)
+}
+
+// noting is a Source of logs that were dated back: a note says so.
+type noting struct {
+	*world
+	notes []index.Log
+}
+
+func (n *noting) Touched(_ context.Context, since time.Time) iter.Seq2[index.Log, error] {
+	return func(yield func(index.Log, error) bool) {
+		for _, l := range n.notes {
+			if has, err := n.k.Has(context.Background(), l.Note.Key); has && !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestALogThatWasDatedBackIsIndexedAndItsNoteDeletedWithIt(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		be, _ := p(t)
+		w := newWorld(t, be)
+		ix := w.index(be, index.Options{})
+		n := &noting{world: w}
+		for i := range 3 {
+			w.say(logKey(i), "salt")
+			note := must[tidemark.Record](t)(records.Put(tidemark.Key{Kind: "note", ID: logKey(i).ID}, 0, "{}"))
+			if _, err := w.k.Commit(t.Context(), tidemark.Batch{Puts: []tidemark.Record{note}}); err != nil {
+				t.Fatal(err)
+			}
+			n.notes = append(n.notes, index.Log{Key: logKey(i), Length: 1, Note: tidemark.Precondition{Key: note.Key, Version: 1}})
+		}
+		if got, err := ix.CatchUp(t.Context(), n, index.Pace{}); got != 3 || err != nil {
+			t.Fatalf("CatchUp = %d, %v", got, err)
+		}
+		for _, l := range n.notes {
+			if has, err := w.k.Has(t.Context(), l.Note.Key); has || err != nil {
+				t.Errorf("the note of %s is still there: %v", l.Key, err)
+			}
+		}
+		w.exact(w.look(ix), "salt")
+	})
+}
+
+func TestAReaderThatHoldsAnOldFamilyGoesOn(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		be, below := p(t)
+		w := newWorld(t, be)
+		ix := w.index(be, index.Options{Cache: index.NewCache(0)})
+		for i := range segment.Fan {
+			for range 40 {
+				w.say(logKey(i%3), "ebb flow", "moon")
+			}
+			w.catchUp(ix, index.Pace{})
+		}
+		old, want := w.look(ix), w.naive("ebb", "flow")
+		var got []segment.Line
+		for hit, err := range old.Search(t.Context(), query("ebb", "flow")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, hit.Line); len(got) == 10 {
+				if merged, err := ix.Merge(t.Context(), 0); !merged || err != nil {
+					t.Fatalf("Merge = %v, %v", merged, err)
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("found %d lines while segments were merged, want %d", len(got), len(want))
+		}
+		// What was indexed behind its back is found, too, where it is not read.
+		stale := w.look(ix)
+		w.say(logKey(9), "ebb flow")
+		w.catchUp(ix, index.Pace{})
+		w.mask(ix, logKey(0), 1)
+		if err := ix.Rewrite(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.exact(stale, "ebb", "flow")
+		w.clean(w.look(ix), below)
+	})
+}
+
+func TestWhatIsPurgedOrMaskedIsGoneWhenRewriteReturns(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		be, below := p(t)
+		w := newWorld(t, be)
+		ix := w.index(be, index.Options{})
+		for i := range 5 {
+			w.say(logKey(i), "wave", fmt.Sprintf("secret%d wave", i))
+			w.catchUp(ix, index.Pace{})
+		}
+		if !w.holds("secret1") || !w.holds("secret2") {
+			t.Fatal("the words are not in the index: the test looks for nothing")
+		}
+		w.purge(ix, logKey(1))
+		w.mask(ix, logKey(2), 2)
+		other := w.index(be, index.Options{})
+		for _, ix := range []*index.Index{ix, other} {
+			for hit, err := range w.look(ix).Search(t.Context(), query("secret1")) {
+				t.Errorf("what is purged is found: %v, %v", hit, err)
+			}
+		}
+		if err := ix.Rewrite(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if w.holds("secret1") || w.holds("secret2") || !w.holds("secret3") {
+			t.Error("the words that were taken out are still there, or others are not")
+		}
+		w.clean(w.look(ix), below)
+		w.catchUp(ix, index.Pace{})
+		w.caughtUp(w.look(other))
+		for _, word := range []string{"wave", "masked", "secret2", "secret3"} {
+			w.exact(w.look(other), word)
+		}
+	})
+}
+
+// An indexer that read lines before they were purged may not put them afterwards.
+func TestWhatIsPurgedWhileItIsIndexedIsNotPut(t *testing.T) {
+	be, below := places["memory"](t)
+	w := newWorld(t, be)
+	ix := w.index(be, index.Options{})
+	w.say(logKey(1), "secret")
+	w.say(logKey(2), "wave")
+	once := sync.OnceFunc(func() { w.purge(w.index(be, index.Options{}), logKey(1)) })
+	src := &meddling{world: w, meddle: once}
+	if _, err := ix.CatchUp(t.Context(), src, index.Pace{}); err != nil {
+		t.Fatal(err)
+	}
+	if w.holds("secret") || !w.holds("wave") {
+		t.Error("the index has what was purged, or lacks what was not")
+	}
+	w.clean(w.look(ix), below)
+}
+
+// meddling is a Source in which something happens after a log was read.
+type meddling struct {
+	*world
+	meddle func()
+}
+
+func (m *meddling) Touched(ctx context.Context, since time.Time) iter.Seq2[index.Log, error] {
+	return func(yield func(index.Log, error) bool) {
+		for l, err := range m.world.Touched(ctx, since) {
+			if !yield(l, err) {
+				return
+			}
+		}
+		m.meddle()
+	}
+}
+
+func TestTwoWhoIndexTheSameLinesKeepThemOnce(t *testing.T) {
+	be, below := places["memory"](t)
+	w := newWorld(t, be)
+	one, two := w.index(be, index.Options{}), w.index(be, index.Options{})
+	w.say(logKey(1), "tide", "tide")
+	w.say(logKey(2), "tide")
+	src := &meddling{world: w, meddle: sync.OnceFunc(func() { w.catchUp(two, index.Pace{}) })}
+	if n, err := one.CatchUp(t.Context(), src, index.Pace{}); n != 0 || err != nil {
+		t.Errorf("who was slower indexed %d lines, %v", n, err)
+	}
+	v := w.look(one)
+	if n, lines := v.Segments(); n != 1 || lines != 3 {
+		t.Errorf("%d segments with %d lines, want one with 3", n, lines)
+	}
+	w.clean(v, below)
+}
+
+func TestWhoDoesNotGetTheLeaseDoesNothing(t *testing.T) {
+	be, _ := places["memory"](t)
+	w := newWorld(t, be)
+	one, two := w.index(be, index.Options{}), w.index(be, index.Options{})
+	w.say(logKey(1), "tide")
+	var errs []error
+	src := &meddling{world: w, meddle: func() {
+		for _, p := range []index.Pace{{}, {Alone: true}} {
+			_, err := two.CatchUp(t.Context(), w, p)
+			errs = append(errs, err)
+		}
+	}}
+	if n, err := one.CatchUp(t.Context(), src, index.Pace{Alone: true}); n != 1 || err != nil {
+		t.Fatalf("CatchUp = %d, %v", n, err)
+	}
+	for _, err := range errs {
+		if !index.IsBusy(err) {
+			t.Errorf("the other = %v, want that it is busy", err)
+		}
+	}
+	w.say(logKey(1), "tide")
+	w.catchUp(two, index.Pace{Alone: true}) // the lease is free again
+}
+
+func TestManyWritersAndIndexersAtOnce(t *testing.T) {
+	for _, name := range []string{"memory", "sqlite"} {
+		for _, p := range []place{places[name], sealed(places[name])} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				be, below := p(t)
+				w := newWorld(t, be)
+				var all sync.WaitGroup
+				for n := range 3 {
+					all.Go(func() {
+						for i := range 20 {
+							w.say(logKey(10*n+i%4), "moon shore", "wave")
+						}
+					})
+					all.Go(func() {
+						ix := w.index(be, index.Options{})
+						for i := range 10 {
+							_, err := ix.CatchUp(context.Background(), w, index.Pace{Alone: i%3 == 0})
+							if err == nil {
+								_, err = ix.Merge(context.Background(), 0)
+							}
+							if err == nil && i%4 == n {
+								err = ix.Rewrite(context.Background())
+							}
+							if err != nil && !index.IsBusy(err) && !errors.Is(err, tidemark.ErrConflict) {
+								t.Error(err)
+							}
+							w.found(w.look(ix), "moon", "shore")
+						}
+					})
+				}
+				all.Wait()
+				w.clock.after(2 * time.Hour)
+				ix := w.index(be, index.Options{})
+				w.catchUp(ix, index.Pace{Alone: true})
+				v := w.look(ix)
+				w.caughtUp(v)
+				w.exact(v, "moon", "shore")
+				w.exact(v, "wave")
+				w.clean(v, below)
+			})
+		}
+	}
+}
+
+func TestAnIndexOfANewerVersionIsLeftAlone(t *testing.T) {
+	be := memory.New()
+	w := newWorld(t, be)
+	r := must[tidemark.Record](t)(records.Put(tidemark.Key{Kind: tidemark.KindIndex, ID: index.Own}, 0, map[string]any{"format": 99}))
+	if _, err := w.k.Commit(t.Context(), tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil {
+		t.Fatal(err)
+	}
+	ix := w.index(be, index.Options{})
+	w.say(logKey(1), "tide")
+	if _, err := ix.CatchUp(t.Context(), w, index.Pace{}); !errors.Is(err, tidemark.ErrUnsupported) {
+		t.Errorf("CatchUp = %v, want ErrUnsupported", err)
+	}
+	if err := ix.Reset(t.Context()); !errors.Is(err, tidemark.ErrUnsupported) {
+		t.Errorf("Reset = %v, want ErrUnsupported", err)
+	}
+}

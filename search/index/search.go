@@ -1,0 +1,130 @@
+package index
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark/search/segment"
+)
+
+// View is the index as it is at one time. It may be used concurrently, and goes on
+// with a newer family where segments that it needs were merged or rewritten
+// meanwhile.
+type View struct {
+	mu sync.Mutex
+	at *snapshot
+}
+
+// Look reads which segments count now. ErrCorrupt: the family cannot be read, and
+// the index has to be made anew (Reset). ErrUnsupported: a newer program made it.
+func (ix *Index) Look(ctx context.Context) (*View, error) {
+	at, err := ix.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &View{at: at}, nil
+}
+
+func (v *View) now() *snapshot {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.at
+}
+
+// newer goes on with a newer family after an error, if there is one and that is why.
+// All that is asked afterwards is asked of it: what Behind left out because the
+// newer family has it, Search finds.
+func (v *View) newer(ctx context.Context, at *snapshot, err error) (*snapshot, error) {
+	next, err := at.newer(ctx, err)
+	if err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.at.version < next.version {
+		v.at = next
+	}
+	return v.at, nil
+}
+
+// Segments is how many segments there are, and how many lines they have together.
+func (v *View) Segments() (segments int, lines int64) {
+	f := v.now().family
+	for _, s := range f.Segments {
+		lines += int64(s.Lines)
+	}
+	return len(f.Segments), lines
+}
+
+// Search yields the lines of the index that match, newest first, each once. To go
+// on later, ask for what is before the last hit. ErrCorrupt: the index is damaged;
+// CatchUp makes it whole.
+func (v *View) Search(ctx context.Context, q segment.Query) iter.Seq2[segment.Hit, error] {
+	return func(yield func(segment.Hit, error) bool) {
+		for at := v.now(); ; {
+			on, err := at.search(ctx, &q, yield)
+			if err == nil || !on {
+				return
+			}
+			if at, err = v.newer(ctx, at, err); err != nil {
+				yield(segment.Hit{}, err)
+				return
+			}
+		}
+	}
+}
+
+// search yields what there is, and moves q behind it.
+func (s *snapshot) search(ctx context.Context, q *segment.Query, yield func(segment.Hit, error) bool) (on bool, err error) {
+	readers, err := s.all(ctx)
+	if err != nil {
+		return true, err
+	}
+	for hit, err := range segment.Search(ctx, readers, *q) {
+		if err != nil {
+			return true, err
+		}
+		line := hit.Line
+		q.Before = &line
+		if !yield(hit, nil) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Behind yields the lines that the index does not have. Who reads these first, and
+// asks the same View then, misses nothing that was committed before Look, and may
+// see a line twice that was indexed meanwhile.
+func (v *View) Behind(ctx context.Context, src Source) iter.Seq2[Lines, error] {
+	return func(yield func(Lines, error) bool) {
+		for log, err := range v.now().touched(ctx, src) {
+			var spans []segment.Span
+			if err == nil {
+				spans, err = v.missing(ctx, log)
+			}
+			if err != nil {
+				yield(Lines{}, err)
+				return
+			}
+			for _, s := range spans {
+				if !yield(Lines{log.Key, s.From, s.To}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (v *View) missing(ctx context.Context, log Log) ([]segment.Span, error) {
+	for at := v.now(); ; {
+		spans, err := at.missing(ctx, log)
+		if err == nil {
+			return spans, nil
+		}
+		if at, err = v.newer(ctx, at, err); err != nil {
+			return nil, err
+		}
+	}
+}
