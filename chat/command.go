@@ -30,7 +30,7 @@ func (c *Chat) RunCommand(ctx context.Context, command string) error {
 		return err
 	}
 	said := tidemark.Say(tidemark.User, fmt.Sprintf("I ran a command in the project myself: %s", command))
-	if _, err := t.append(keeping, append(t.opening(), said)...); err != nil {
+	if err := t.keepMessage(keeping, said); err != nil {
 		return err
 	}
 	r, err := c.runShell(ctx, *bash, command)

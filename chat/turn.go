@@ -85,12 +85,7 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	if err := t.ready(keeping); err != nil {
 		return turn, err
 	}
-	opening, told := t.opening()
-	if told != "" {
-		t.notice("%s", told)
-	}
-	entries := append(opening, tidemark.Entry{Role: tidemark.User, Blocks: blocks})
-	if _, err := t.append(keeping, entries...); err != nil {
+	if err := t.keepMessage(keeping, tidemark.Entry{Role: tidemark.User, Blocks: blocks}); err != nil {
 		return turn, err
 	}
 	rounds := t.c.limits().ToolRounds
@@ -135,6 +130,16 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	turn.Stop = StopRounds
 	t.notice("Stopped after %d rounds of tools; say something to go on.", turn.Rounds)
 	return turn, nil
+}
+
+// keepMessage keeps a message of the user, after what the model is told before it.
+func (t *thread) keepMessage(ctx context.Context, message tidemark.Entry) error {
+	opening, told := t.opening()
+	if told != "" {
+		t.notice("%s", told)
+	}
+	_, err := t.append(ctx, append(opening, message)...)
+	return err
 }
 
 // ready completes what an earlier turn left behind because storage failed.
