@@ -42,6 +42,7 @@ var floors = map[string][]string{
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
 	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
+	{"convert/...", "convert/bundle", "the data exports of web services are zips with lists of conversations"},
 	{"store/upkeep", "store", "upkeep goes from session to session by the rules of the store"},
 	{"search/index", "search/segment", "an index is made of segments"},
 	{"render/data", "render", "JSON for programs may be read on a terminal, too"},

@@ -16,6 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/agentzero"
 	"github.com/tidemark-sessions/tidemark/convert/agsh"
 	"github.com/tidemark-sessions/tidemark/convert/atif"
+	"github.com/tidemark-sessions/tidemark/convert/chatgpt"
+	"github.com/tidemark-sessions/tidemark/convert/claudeai"
 	"github.com/tidemark-sessions/tidemark/convert/claudecode"
 	"github.com/tidemark-sessions/tidemark/convert/cline"
 	"github.com/tidemark-sessions/tidemark/convert/codex"
@@ -41,7 +43,7 @@ func Tools() []convert.Tool {
 		claudecode.Tool(), codex.Tool(), opencode.Kilo(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
 		kimi.Tool(), droid.Tool(),
 		agentsfleet.Tool(), agentzero.Tool(), agsh.Tool(), fleetrlm.Tool(), herdctl.Tool(),
-		messages.Anthropic(), messages.OpenAI(), atif.Tool(), atif.OTel(),
+		chatgpt.Tool(), claudeai.Tool(), messages.Anthropic(), messages.OpenAI(), atif.Tool(), atif.OTel(),
 	}
 }
 
