@@ -13,7 +13,7 @@ import (
 // groups are the commands by what they are about, for a help that fits on one
 // screen. A command that is in none is listed at the end.
 var groups = []struct{ name, commands string }{
-	{"talk", "/new /clear /retry /compact /context /cost /model /effort /init /doc"},
+	{"talk", "/new /clear /retry /compact /context /cost /model /effort /init /mcp /doc"},
 	{"look", "/diff /review /unfold /history /status /tools /search"},
 	{"go back", "/tree /branch /rewind /undo /label /checkpoint"},
 	{"sessions", "/resume /fork /sessions /name /export"},
@@ -44,7 +44,7 @@ func (c *Conversation) help(_ context.Context, word string) error {
 	}
 	known := make(map[string]bool)
 	var rest []string
-	for _, k := range Commands() {
+	for _, k := range c.Commands() {
 		known[k.Name] = true
 	}
 	for _, g := range groups {
@@ -57,7 +57,7 @@ func (c *Conversation) help(_ context.Context, word string) error {
 		}
 		c.wrapped(g.name, names)
 	}
-	for _, k := range Commands() {
+	for _, k := range c.Commands() {
 		if known[k.Name] {
 			rest = append(rest, k.Name)
 		}
@@ -105,7 +105,7 @@ func (c *Conversation) helpAbout(word string) error {
 	has := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), word) })
 	}
-	for _, k := range Commands() {
+	for _, k := range c.Commands() {
 		if has(k.Name, k.Help) {
 			found = true
 			c.print("  %-32s %s", k.Name+" "+k.Args, k.Help)

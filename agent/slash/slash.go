@@ -123,6 +123,7 @@ func Commands() []Command {
 		{"/loops", "", "what is repeated", (*Conversation).loops, anytime, front},
 		{"/cancel", "LOOP", "end a loop", (*Conversation).cancelLoop, anytime, front},
 		{"/wake", "AFTER", "wake this session after a time", (*Conversation).wake, false, front},
+		{"/mcp", "[NAME|restart NAME|allow NAME]", "the MCP servers of this conversation", (*Conversation).servers, false, false},
 		{"/init", "", "draft AGENTS.md, the instructions of this project", (*Conversation).init_, false, false},
 		{"/status", "", "what this session is", (*Conversation).status, anytime, false},
 		{"/doctor", "", "look for damage in this session", (*Conversation).check, false, false},
@@ -171,7 +172,7 @@ func (c *Conversation) Run(ctx context.Context, line string) error {
 	if IsExit(name) {
 		name = "/exit"
 	}
-	for _, k := range Commands() {
+	for _, k := range c.Commands() {
 		if k.Name == name {
 			return k.Run(c, ctx, strings.TrimSpace(arg))
 		}
