@@ -23,9 +23,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/convert/continuecli"
 	"github.com/tidemark-sessions/tidemark/convert/copilot"
+	"github.com/tidemark-sessions/tidemark/convert/copilotchat"
+	"github.com/tidemark-sessions/tidemark/convert/cursor"
 	"github.com/tidemark-sessions/tidemark/convert/droid"
 	"github.com/tidemark-sessions/tidemark/convert/fleetrlm"
 	"github.com/tidemark-sessions/tidemark/convert/gemini"
+	"github.com/tidemark-sessions/tidemark/convert/goose"
 	"github.com/tidemark-sessions/tidemark/convert/herdctl"
 	"github.com/tidemark-sessions/tidemark/convert/kimi"
 	"github.com/tidemark-sessions/tidemark/convert/messages"
@@ -41,7 +44,7 @@ import (
 func Tools() []convert.Tool {
 	return []convert.Tool{
 		claudecode.Tool(), codex.Tool(), opencode.Kilo(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
-		kimi.Tool(), droid.Tool(),
+		kimi.Tool(), droid.Tool(), goose.Tool(), copilotchat.Tool(), cursor.Tool(),
 		agentsfleet.Tool(), agentzero.Tool(), agsh.Tool(), fleetrlm.Tool(), herdctl.Tool(),
 		chatgpt.Tool(), claudeai.Tool(), messages.Anthropic(), messages.OpenAI(), atif.Tool(), atif.OTel(),
 	}
