@@ -53,6 +53,10 @@ type Setup struct {
 	// by its absolute path. It need not exist.
 	OwnInstructions string
 
+	// OwnCommands is the person's folder with slash commands for all projects.
+	// It need not exist.
+	OwnCommands string
+
 	// SandboxOffBy says who turned the sandbox off for all conversations that
 	// do not say themselves; "": it is on.
 	SandboxOffBy string
