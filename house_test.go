@@ -28,7 +28,7 @@ var floors = map[string][]string{
 	"craft": {
 		"store", "store/upkeep", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "search/segment", "search/index", "search/hits", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
-		"internal/grant", "internal/instructions", "internal/usercommand", "internal/terminal", "internal/manual",
+		"internal/grant", "internal/instructions", "internal/extension", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
 	"doors": {"open", "transfer", "server/...", "mcp", "acp"},

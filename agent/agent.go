@@ -53,9 +53,9 @@ type Setup struct {
 	// by its absolute path. It need not exist.
 	OwnInstructions string
 
-	// OwnCommands is the person's folder with slash commands for all projects.
-	// It need not exist.
-	OwnCommands string
+	// OwnFolder is the person's folder with what extends the agent in all
+	// projects, such as slash commands. It need not exist.
+	OwnFolder string
 
 	// SandboxOffBy says who turned the sandbox off for all conversations that
 	// do not say themselves; "": it is on.

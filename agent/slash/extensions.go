@@ -1,0 +1,69 @@
+package slash
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/extension"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/render"
+)
+
+// Commands lists the commands of this conversation: those of every one, then
+// the files of the person and the project, and the prompts of its MCP servers.
+// None takes the name of another.
+func (c *Conversation) Commands() []Command {
+	all := Commands()
+	for _, k := range append(c.userCommands(), c.prompts()...) {
+		if !slices.ContainsFunc(all, func(o Command) bool { return o.Name == k.Name }) && !IsExit(k.Name) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// userCommands are the commands that are files. The text of one is sent as the
+// person's message.
+func (c *Conversation) userCommands() (all []Command) {
+	for _, u := range extension.Commands(c.Setup.Extensions(c.Options.Project)) {
+		all = append(all, Command{Name: "/" + u.Name, Args: render.CleanLine(u.Args), Help: render.Phrase(u.Help + " (" + u.File + ")"),
+			Run: func(c *Conversation, ctx context.Context, args string) error { return c.sayFile(ctx, u, args) }})
+	}
+	return all
+}
+
+// sayFile sends what a command that is a file says, after its shell lines were
+// run.
+func (c *Conversation) sayFile(ctx context.Context, u extension.Command, args string) error {
+	lines := u.ShellLines()
+	if len(lines) == 0 {
+		return c.say(ctx, tidemark.Text(u.Message(args)))
+	}
+	says, err := json.Marshal(struct {
+		Runs []string `json:"runs"`
+		Text string   `json:"text"`
+	}{lines, u.Text})
+	if err != nil {
+		return err
+	}
+	r := chat.StartRequest{Name: "the shell lines of /" + u.Name, File: u.File, Own: u.Own, Says: says,
+		Parts: chat.PartsOf(c.Options.Project, chat.ShellWords(strings.Join(lines, "\n"), nil))}
+	var scripts, outputs []string
+	for _, line := range lines {
+		scripts = append(scripts, extension.Script(line, args))
+	}
+	run := func(ctx context.Context) error { outputs, err = c.Chat.RunLines(ctx, r, scripts); return nil }
+	if c.Front == nil {
+		run(ctx)
+	} else {
+		c.Front.Turn(ctx, run)
+	}
+	if err != nil {
+		return hint.With(err, "the message was not sent; look at %s, and at: tidemark grants ls", u.File)
+	}
+	return c.say(ctx, tidemark.Text(u.Message(args, outputs...)))
+}
