@@ -137,6 +137,9 @@ type Options struct {
 	// as those of MCP servers; nil: there are none.
 	Source func(Programs) chat.ToolSource
 
+	// Hooks makes what has a say in the conversation; nil: there is nothing.
+	Hooks func(Programs) chat.Hooks
+
 	// Grants, Rounds, Unattended, Approve, Show and FreshInterpreter are those
 	// of chat.Options.
 	Grants           *grant.Scope

@@ -83,8 +83,12 @@ func (s *Setup) chatOptions(o Options, p Programs, a Assembly) chat.Options {
 	if o.Source != nil {
 		more = o.Source(p)
 	}
+	var hooks chat.Hooks
+	if o.Hooks != nil {
+		hooks = o.Hooks(p)
+	}
 	return chat.Options{
-		More: more, Store: o.Store, Holder: o.Holder, Model: a.Model.Client, Name: a.Model.Name, Provider: a.Model.Provider, Remote: a.Model.Remote,
+		More: more, Hooks: hooks, Store: o.Store, Holder: o.Holder, Model: a.Model.Client, Name: a.Model.Name, Provider: a.Model.Provider, Remote: a.Model.Remote,
 		Thinking: set.Thinking, Workers: set.Workers, Title: Title, System: o.System, Session: session, Root: o.Project,
 		Allow: o.AllowRemote, Grants: o.Grants, Unattended: o.Unattended, Approve: o.Approve, Show: o.Show, FreshInterpreter: o.FreshInterpreter,
 		Rounds: o.Rounds, Fenced: a.Fence.Sandbox != nil && a.Fence.Unfenced == "",

@@ -71,6 +71,8 @@ type Options struct {
 	// More has tools that become known later, for the agent and not for its
 	// workers. It is closed with the conversation. It may be nil.
 	More ToolSource
+	// Hooks have a say in what happens. They may be nil.
+	Hooks Hooks
 	// Without names tools that neither the agent nor its workers get, in
 	// any case of letters; "*" is all of them.
 	Without []string
@@ -206,6 +208,7 @@ const (
 	StopRounds    = "max_turns"
 	StopCancelled = "cancelled"
 	StopError     = "error"
+	StopHook      = "hook" // a hook ended it
 )
 
 // Chat is one conversation. Its methods may be called concurrently; turns wait

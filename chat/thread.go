@@ -33,6 +33,9 @@ type thread struct {
 	context []tidemark.Entry
 	sent    *sent           // the request that the last answer belongs to
 	began   map[string]bool // the calls of the last answer that began to run
+
+	prompted *tidemark.Entry // that hooks ran for the message that is not kept yet
+	halt     string          // why a hook ends this turn
 }
 
 // kindTools is the entry that lists the tools the model was offered, so that

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/hook"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/extension"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
@@ -66,4 +67,27 @@ func (c *Conversation) sayFile(ctx context.Context, u extension.Command, args st
 		return hint.With(err, "the message was not sent; look at %s, and at: tidemark grants ls", u.File)
 	}
 	return c.say(ctx, tidemark.Text(u.Message(args, outputs...)))
+}
+
+// hooks lists the programs that have a say in this conversation.
+func (c *Conversation) hooks(context.Context, string) error {
+	h, ok := c.Chat.Hooks().(*hook.Hooks)
+	if !ok {
+		return tidemark.Unsupportedf("there are no hooks here")
+	}
+	rows, problems := h.Rows(c.Options.Grants)
+	for _, r := range rows {
+		event := r.Event
+		if r.Matcher != "" {
+			event += "(" + r.Matcher + ")"
+		}
+		c.print("%-9s %-24s %s (%s)", r.State, render.CleanLine(event), render.Phrase(r.Command), render.CleanLine(r.File))
+	}
+	for _, p := range problems {
+		c.print("%s", render.CleanLine(p))
+	}
+	if len(rows)+len(problems) == 0 {
+		c.print("There are no hooks. They are defined in .tidemark/hooks.json or .claude/settings.json of a project, and in your own %s.", hook.OwnFile)
+	}
+	return nil
 }

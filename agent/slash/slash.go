@@ -124,6 +124,7 @@ func Commands() []Command {
 		{"/cancel", "LOOP", "end a loop", (*Conversation).cancelLoop, anytime, front},
 		{"/wake", "AFTER", "wake this session after a time", (*Conversation).wake, false, front},
 		{"/mcp", "[NAME|restart NAME|allow NAME]", "the MCP servers of this conversation", (*Conversation).servers, false, false},
+		{"/hooks", "", "the programs that have a say in what happens", (*Conversation).hooks, anytime, false},
 		{"/init", "", "draft AGENTS.md, the instructions of this project", (*Conversation).init_, false, false},
 		{"/status", "", "what this session is", (*Conversation).status, anytime, false},
 		{"/doctor", "", "look for damage in this session", (*Conversation).check, false, false},
