@@ -9,6 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/internal/extension"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/instructions"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
@@ -40,6 +41,10 @@ func (s *Setup) Assemble(ctx context.Context, o Options) (Assembly, error) {
 	a.Fence = p.Fence
 	a.Chat = s.chatOptions(o, p, a)
 	if o.System == "" {
+		a.Chat.Extensions = func() chat.Extensions {
+			where := s.Extensions(o.Project)
+			return chat.Extensions{Skills: extension.Skills(where), Agents: extension.Agents(where)}
+		}
 		a.Chat.Instructions = func() instructions.Set { return s.projectInstructions(o, a.Fence) }
 		a.Chat.System, err = s.systemPrompt(ctx, o, a.Fence)
 	}

@@ -58,6 +58,9 @@ type Options struct {
 	// the same bytes, and the new ones once the files have changed. It is called
 	// before each turn; nil: there are none.
 	Instructions func() instructions.Set
+	// Extensions reads what files add to the agent. It is called before each
+	// turn; nil: there is nothing.
+	Extensions func() Extensions
 	// Session describes a new session; without a title it gets the one that
 	// Title makes from the first message.
 	Session tidemark.Session
@@ -247,6 +250,7 @@ type Chat struct {
 	warned      bool // that state cannot be kept was reported
 	workers     map[string]*worker
 	permission  Permission
+	extensions  Extensions
 	thinking    int
 	steered     []string // what the user said since the session was opened
 	stopRenewal func()   // stops renewing the lease, and waits until that has ended

@@ -23,6 +23,9 @@ type thread struct {
 	c      *Chat
 	worker string
 	prompt string // what a worker's system prompt adds to the session's
+	// only are the tools that it has, of those that such a thread has; nil: all.
+	// The system prompt keeps it.
+	only []string
 
 	turning sync.Mutex // held during a turn
 	stale   bool       // the head was moved, and the context is not read again yet
@@ -164,7 +167,9 @@ func (t *thread) take(e tidemark.Entry) {
 
 // hasSystem sets the system prompt, nil for none.
 func (t *thread) hasSystem(e *tidemark.Entry) {
-	t.system = e
+	if t.system = e; e != nil {
+		t.only = markOf[systemMark](*e).Only
+	}
 	if t.worker == "" {
 		t.c.mu.Lock()
 		defer t.c.mu.Unlock()

@@ -73,6 +73,7 @@ func (t *thread) turn(ctx context.Context, blocks []tidemark.Block) (Turn, error
 	t.turning.Lock()
 	defer t.turning.Unlock()
 	t.c.refresh()
+	t.c.extend()
 	turn, err := t.run(ctx, blocks)
 	if err != nil {
 		turn.Stop = StopError
@@ -249,6 +250,9 @@ func (t *thread) hasNewTool() bool {
 		names[d.Name] = true
 	}
 	for _, o := range t.later() {
+		names[o.Name] = true
+	}
+	for _, o := range t.c.skillTool() {
 		names[o.Name] = true
 	}
 	if len(names) == 0 {

@@ -158,7 +158,7 @@ func parseEvent(event chat.HookEvent, raw json.RawMessage) (all []Definition, le
 			}
 			d := Definition{Event: event, Matcher: g.Matcher, Command: h.Command, Timeout: defaultTimeout, Unheld: h.Sandbox.Off, matches: matches}
 			if h.Timeout > 0 {
-				d.Timeout = time.Duration(min(h.Timeout, maxTimeout.Seconds()) * float64(time.Second))
+				d.Timeout = max(time.Duration(min(h.Timeout, maxTimeout.Seconds())*float64(time.Second)), time.Millisecond)
 			}
 			all = append(all, d)
 		}

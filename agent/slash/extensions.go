@@ -91,3 +91,31 @@ func (c *Conversation) hooks(context.Context, string) error {
 	}
 	return nil
 }
+
+// agents lists the agents that files describe.
+func (c *Conversation) agents(context.Context, string) error {
+	all := extension.Agents(c.Setup.Extensions(c.Options.Project))
+	for _, a := range all {
+		tools := "the tools of every worker"
+		if a.Tools != nil {
+			tools = strings.Join(a.Tools, ", ")
+		}
+		c.print("%-20s %s (%s; %s)", a.Name, render.Phrase(a.Description), render.Phrase(tools), render.CleanLine(a.File))
+	}
+	if len(all) == 0 {
+		c.print("There are none. They are files in .tidemark/agents or .claude/agents of a project, and in your own folder agents.")
+	}
+	return nil
+}
+
+// skills lists the skills that files have.
+func (c *Conversation) skills(context.Context, string) error {
+	all := extension.Skills(c.Setup.Extensions(c.Options.Project))
+	for _, s := range all {
+		c.print("%-20s %s (%s)", s.Name, render.Phrase(s.Description), render.CleanLine(s.File))
+	}
+	if len(all) == 0 {
+		c.print("There are none. They are folders with a SKILL.md in .tidemark/skills or .claude/skills of a project, and in your own folder skills.")
+	}
+	return nil
+}

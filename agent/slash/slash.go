@@ -124,6 +124,8 @@ func Commands() []Command {
 		{"/cancel", "LOOP", "end a loop", (*Conversation).cancelLoop, anytime, front},
 		{"/wake", "AFTER", "wake this session after a time", (*Conversation).wake, false, front},
 		{"/mcp", "[NAME|restart NAME|allow NAME]", "the MCP servers of this conversation", (*Conversation).servers, false, false},
+		{"/agents", "", "the helper agents that files describe (/spawn starts one)", (*Conversation).agents, anytime, false},
+		{"/skills", "", "the texts that the agent loads when it needs them", (*Conversation).skills, anytime, false},
 		{"/hooks", "", "the programs that have a say in what happens", (*Conversation).hooks, anytime, false},
 		{"/init", "", "draft AGENTS.md, the instructions of this project", (*Conversation).init_, false, false},
 		{"/status", "", "what this session is", (*Conversation).status, anytime, false},

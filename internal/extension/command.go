@@ -30,9 +30,9 @@ type Command struct {
 // Commands returns all commands, by name; the person's own count more than those
 // of the project. What cannot be read is left out.
 func Commands(o Options) []Command {
-	return find(o, "commands", commandFolders, func(f file) (c Command, name string) {
-		base, isMarkdown := strings.CutSuffix(f.rel, ".md")
-		if !isMarkdown || !nameOf.MatchString(path.Base(base)) {
+	return find(o, "commands", commandFolders, isMarkdown, func(f file) (c Command, name string) {
+		base := strings.TrimSuffix(f.rel, ".md")
+		if !nameOf.MatchString(path.Base(base)) {
 			return c, ""
 		}
 		if c = ParseCommand(f.read()); c.Text == "" {

@@ -1,6 +1,8 @@
 // Package extension reads what a person or a project wrote in Markdown files to
 // extend the agent: slash commands, which are messages that the person sends by
-// a name. The files are those that Claude Code reads, too.
+// a name, skills, which are texts that the agent loads when it needs them, and
+// agents, which are workers with a prompt and tools of their own. The files are
+// those that Claude Code reads, too.
 //
 // A project's files are written by anybody. So what is read here is text and
 // nothing more: what a head says about tools that are allowed never allows one,
@@ -46,9 +48,9 @@ type file struct {
 	own   bool
 }
 
-// find returns what take makes of the files of one kind, by name. The person's
+// find returns what take makes of the wanted files of one kind, by name. The person's
 // own come first; the first of a name counts, and without a name none does.
-func find[T any](o Options, kind string, folders []string, take func(file) (T, string)) []T {
+func find[T any](o Options, kind string, folders []string, wanted func(rel string) bool, take func(file) (T, string)) []T {
 	type named struct {
 		name string
 		made T
@@ -61,14 +63,14 @@ func find[T any](o Options, kind string, folders []string, take func(file) (T, s
 		}
 	}
 	if o.Own != "" {
-		walk(o.Own, kind, func(f file) {
+		walk(o.Own, kind, wanted, func(f file) {
 			f.own, f.shown = true, filepath.Join(o.Own, filepath.FromSlash(f.at))
 			add(f)
 		})
 	}
 	if o.Project != "" {
 		for _, folder := range folders {
-			walk(o.Project, folder, add)
+			walk(o.Project, folder, wanted, add)
 		}
 	}
 	slices.SortFunc(all, func(a, b named) int { return strings.Compare(a.name, b.name) })
@@ -79,9 +81,12 @@ func find[T any](o Options, kind string, folders []string, take func(file) (T, s
 	return sorted
 }
 
-// walk calls add with the files in a folder of a tree that nothing leads out
-// of.
-func walk(root, folder string, add func(file)) {
+// isMarkdown reports whether a file is text of the kind that counts.
+func isMarkdown(rel string) bool { return strings.HasSuffix(rel, ".md") }
+
+// walk calls add with the files that are wanted in a folder of a tree that
+// nothing leads out of.
+func walk(root, folder string, wanted func(rel string) bool, add func(file)) {
 	w, err := durable.OpenWorkspace(root)
 	if err != nil {
 		return
@@ -99,7 +104,7 @@ func walk(root, folder string, add func(file)) {
 			return fs.SkipAll
 		case d.IsDir() && (strings.Count(rel, "/") >= maxDepth || !nameOf.MatchString(path.Base(at))):
 			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(rel, ".md"):
+		case d.IsDir() || !wanted(rel):
 			return nil
 		}
 		seen++
