@@ -140,12 +140,13 @@ type Options struct {
 	// Hooks makes what has a say in the conversation; nil: there is nothing.
 	Hooks func(Programs) chat.Hooks
 
-	// Grants, Rounds, Unattended, Approve, Show and FreshInterpreter are those
-	// of chat.Options.
+	// Grants, Rounds, Unattended, Approve, AskForm, Show and FreshInterpreter are
+	// those of chat.Options.
 	Grants           *grant.Scope
 	Rounds           int
 	Unattended       bool
 	Approve          func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
+	AskForm          func(context.Context, chat.Form) (map[string]any, error)
 	Show             func(chat.Event)
 	FreshInterpreter string
 }

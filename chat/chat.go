@@ -96,6 +96,10 @@ type Options struct {
 	// Approve decides about a call that has effects. It is called by one
 	// goroutine at a time. Nil denies.
 	Approve func(context.Context, ApprovalRequest) (Decision, error)
+	// AskForm asks the person what somebody else wants to know; ErrDenied: they do
+	// not want to say it. It is called by one goroutine at a time, and not while
+	// Approve is. Nil: there is no way to ask.
+	AskForm func(context.Context, Form) (map[string]any, error)
 	// Fenced means that the programs of the Box run in a sandbox.
 	Fenced bool
 	// Unattended means that no person sees the questions: Approve answers by

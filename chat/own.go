@@ -34,7 +34,9 @@ func (t *thread) available() []tool.Tool {
 		all = append(all, t.c.ownTools()...)
 		all = append(all, t.c.o.Tools...)
 	}
-	all = append(all, t.c.skillTool()...)
+	if !names[skillName] { // defined before there were skills
+		all = append(all, t.c.skillTool()...)
+	}
 	all = append(all, defined...)
 	all = append(all, t.later()...)
 	return slices.DeleteFunc(all, func(o tool.Tool) bool {
@@ -284,7 +286,7 @@ func (c *Chat) defineTool(ctx context.Context, in json.RawMessage) (tool.Result,
 	if bad != nil {
 		return *bad, nil
 	}
-	for _, own := range c.ownTools() {
+	for _, own := range append(c.ownTools(), tool.Tool{Name: skillName}) {
 		if own.Name == d.Name {
 			return asResult("", tidemark.Invalidf("tool %q: there is one of this name", d.Name))
 		}
