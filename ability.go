@@ -36,10 +36,9 @@ func Ability[T any](b Backend) (T, error) {
 // that are already stored, by a caller that can read them: an append never pays
 // for it, a sealed store has one, and it can be rebuilt at any time.
 type Searcher interface {
-	// Search yields the indexed lines that match q, newest first; lines of about
-	// the same minute may come in any order. It knows nothing about language:
-	// words match when they are equal, or when they begin with a term that is a
-	// prefix.
+	// Search yields the indexed lines that match q, newest first; lines of the same
+	// instant may come in any order. It knows nothing about language: words match
+	// when they are equal, or when they begin with a term that is a prefix.
 	Search(ctx context.Context, q IndexQuery) iter.Seq2[Hit, error]
 
 	// Unindexed yields the logs of these kinds that have unindexed lines,

@@ -5,9 +5,14 @@ import (
 	"strings"
 )
 
-// KindContext is an entry that holds what a tool told the model in addition to
-// what the person said.
-const KindContext = "context"
+// The kinds of entries that other tools have, too, and that searching and
+// showing treat differently from what was said.
+const (
+	KindContext    = "context"    // what a tool told the model in addition to what the person said
+	KindCompaction = "compaction" // a summary that stands for what was before when the model is asked
+	KindCommand    = "command"    // a command that a person gave to the tool or to the shell
+	KindError      = "error"      // an error on the way to the model
+)
 
 // Context reports whether e is something a tool told the model and no person
 // said: a system prompt, an entry of kind context, or a user's message that

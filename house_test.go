@@ -27,7 +27,7 @@ var floors = map[string][]string{
 	},
 	"craft": {
 		"store", "store/upkeep", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
-		"backend/...", "seal", "redact", "search", "search/segment", "search/index", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
+		"backend/...", "seal", "redact", "search", "search/segment", "search/index", "search/hits", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
 		"internal/grant", "internal/instructions", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
@@ -42,8 +42,12 @@ var floors = map[string][]string{
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
 	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
+	{"store", "search/index", "the store keeps its search index where it keeps sessions"},
 	{"store/upkeep", "store", "upkeep goes from session to session by the rules of the store"},
 	{"search/index", "search/segment", "an index is made of segments"},
+	{"search/hits", "store", "a hit is what the store found, in the form that everybody gets"},
+	{"search/hits", "search", "the query says what to show of an entry, and what to mark in it"},
+	{"search/hits", "render", "what is shown of an entry is made harmless before it is cut"},
 	{"render/data", "render", "JSON for programs may be read on a terminal, too"},
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},

@@ -44,7 +44,7 @@ import (
 const Tag = "[COMPACTION SUMMARY]"
 
 // Kind is the kind of the entry that holds a summary in a log.
-const Kind = "compaction"
+const Kind = tidemark.KindCompaction
 
 // The strategies.
 const (

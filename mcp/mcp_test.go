@@ -157,6 +157,33 @@ func TestAnAgentFindsAndReadsPastSessionsOverEveryTransportAndVersion(t *testing
 	}
 }
 
+func TestASearchGoesOnAndLeavesOutWhatToolsToldTheModel(t *testing.T) {
+	h := newHouse(t)
+	w := h.s.Create(tidemark.Session{Title: "Lamp", Project: here}, tidemark.Holder{Program: "test"})
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.System, "You keep a lighthouse."), tidemark.Say(tidemark.User, "Is the lighthouse dark?"),
+		tidemark.Say(tidemark.Assistant, "The lighthouse is lit."), tidemark.Say(tidemark.Tool, "lighthouse: lit")); err != nil {
+		t.Fatal(err)
+	}
+	c := h.connect("http", "")
+	args := map[string]any{"query": "lighthouse", "n": 2}
+	first, text := call[searchOut](h, c, "search_sessions", args)
+	if len(first.Hits) != 2 || first.Hits[0].Seq != 3 || first.Next == "" || !first.Cut || !strings.Contains(text, first.Next) {
+		t.Fatalf("found %+v\n%s", first, text)
+	}
+	args["after"] = first.Next
+	second, _ := call[searchOut](h, c, "search_sessions", args)
+	if len(second.Hits) != 1 || second.Hits[0].Role != "tool" || second.Next != "" || second.Cut {
+		t.Errorf("then %+v", second)
+	}
+	all, text := call[searchOut](h, c, "search_sessions", map[string]any{"query": "lighthouse"})
+	if len(all.Hits) != 3 || all.LeftOut == nil || all.LeftOut.N != 1 || !strings.Contains(text, "role any") {
+		t.Errorf("all %+v\n%s", all, text)
+	}
+	if all, _ = call[searchOut](h, c, "search_sessions", map[string]any{"query": "lighthouse", "role": "any", "per_session": 1}); len(all.Hits) != 1 || len(all.Sessions) != 1 || all.Sessions[0].More.N != 3 {
+		t.Errorf("one of each session: %+v", all)
+	}
+}
+
 func TestWithoutPermissionNothingIsWritten(t *testing.T) {
 	for how := range transports {
 		h := newHouse(t)

@@ -20,6 +20,7 @@ const MaxQueryTerms = 64
 // Query is a parsed query. Its zero value matches nothing. It never changes, and
 // may be used from several goroutines.
 type Query struct {
+	text     string
 	groups   [][]atom // every group holds; a group holds when one of its atoms does
 	terms    []tidemark.Term
 	words    map[string]int // terms that are whole words, by their place in terms
@@ -50,12 +51,15 @@ func Parse(text string) (Query, error) {
 	if len(text) > MaxQueryBytes {
 		return Query{}, tidemark.Invalidf("query of %d bytes: at most %d are allowed", len(text), MaxQueryBytes)
 	}
-	p := parser{rest: text, query: Query{words: make(map[string]int)}}
+	p := parser{rest: text, query: Query{text: text, words: make(map[string]int)}}
 	if err := p.parse(); err != nil {
 		return Query{}, tidemark.Invalidf("query %.60q: %w", text, err)
 	}
 	return p.query, nil
 }
+
+// String is the query as it was given to Parse.
+func (q Query) String() string { return q.text }
 
 // shortestTyped is the number of bytes from which an incomplete word stands for
 // all words that begin like it: fewer would find almost everything.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/search/hits"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -144,11 +145,27 @@ func TestSearchStatsAndReferencesSeeOnesOwnSessions(t *testing.T) {
 	path := newSession(t, s, wA, "Tide tables", "when is high water", "thanks")
 	id := strings.TrimPrefix(path, request.SessionsPath+"/")
 	newSession(t, s, "writer-b", "Tide secrets", "high water")
-	var found struct{ Items []routes.SearchHit }
+	var found struct{ Items []hits.Hit }
 	s.call(t, wA, "GET", "/api/v1/search?q=high+water&role=user", nil).want(t, 200).into(t, &found)
 	if len(found.Items) != 1 || found.Items[0].Ref != id+"@1" || !strings.Contains(found.Items[0].Snippet, "high water") || len(found.Items[0].Marks) == 0 {
 		t.Errorf("%+v", found)
 	}
+	var first, second struct {
+		Items    []hits.Hit
+		Next     string
+		Sessions []hits.InSession
+		Facets   []store.Facet
+	}
+	s.call(t, wA, "GET", "/api/v1/search?q=tide+|+high+|+thanks&limit=2&facets=true", nil).want(t, 200).into(t, &first)
+	if len(first.Items) != 2 || first.Items[0].Role != "title" || first.Next == "" || len(first.Sessions) != 1 || len(first.Facets) == 0 || first.Facets[0].Values[0].N != 2 {
+		t.Errorf("the first answer: %+v", first)
+	}
+	s.call(t, wA, "GET", "/api/v1/search?q=tide+|+high+|+thanks&limit=2&cursor="+first.Next, nil).want(t, 200).into(t, &second)
+	if len(second.Items) != 1 || second.Next != "" || second.Items[0].Ref == first.Items[1].Ref {
+		t.Errorf("the second answer: %+v", second)
+	}
+	s.call(t, wA, "GET", "/api/v1/search?q=other&limit=2&cursor="+first.Next, nil).want(t, 400)
+	s.call(t, wA, "GET", "/api/v1/search?q=other&cursor=forged", nil).want(t, 400)
 	for query, want := range map[string]int{"?q=high&session=" + id: 200, "?q=high&session=" + absent: 404, "?q=": 422, "?q=a&since=x": 400, "?q=!x": 0, "?q=a&limit=0": 422} {
 		if a := s.call(t, wA, "GET", "/api/v1/search"+query, nil); want != 0 && a.Status != want {
 			t.Errorf("%s: %d %s", query, a.Status, a.Body)

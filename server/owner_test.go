@@ -22,7 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/remote"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
-	routes "github.com/tidemark-sessions/tidemark/server/api"
+	"github.com/tidemark-sessions/tidemark/search/hits"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -184,7 +184,7 @@ func TestEveryListAndEveryPageNamesTheOwner(t *testing.T) {
 		t.Errorf("sessions (-want +got):\n%s", d)
 	}
 	var found struct {
-		Body struct{ Items []routes.SearchHit }
+		Body struct{ Items []hits.Hit }
 	}
 	m.call(t, "cy", "GET", "/api/v1/search?q=tides", nil).into(t, &found.Body)
 	var refs []string

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -173,6 +175,40 @@ func TestSearchFindsTitlesAndContentWhileOneTypes(t *testing.T) {
 	has(t, s.read(t, "reader-a", "/sessions?q=%22open", 200), "cannot be searched for")
 	has(t, s.read(t, "reader-a", "/sessions?q=nowhere", 200), "Nothing was found")
 	lacks(t, s.read(t, "reader-b", "/sessions?q=harbour", 200), "Harbour plans")
+}
+
+func TestASearchLeadsToTheLastHitWithoutScript(t *testing.T) {
+	s, st := pagesServer(t)
+	for n := range 65 {
+		talk(t, st, tidemark.Session{Title: fmt.Sprintf("number %d.", n)}, 1)
+	}
+	long := talk(t, st, tidemark.Session{Title: "long"}, 9)
+	seen := make(map[string]bool)
+	more := regexp.MustCompile(`href="([^"]*cursor=[^"]*)" rel="next">More<`)
+	for path, pages := "/sessions?q=tide", 1; ; pages++ {
+		page := s.read(t, "reader-a", path, 200)
+		if pages == 1 {
+			has(t, page, fmt.Sprintf(`href="/sessions/%s?find=tide">at least 6 more in this session`, long))
+		}
+		for n := range 65 {
+			if title := fmt.Sprintf(">number %d.<", n); strings.Contains(page, title) {
+				if seen[title] {
+					t.Errorf("%s is listed twice", title)
+				}
+				seen[title] = true
+			}
+		}
+		next := more.FindStringSubmatch(page)
+		if next == nil {
+			has(t, page, "Back to the first hits")
+			break
+		}
+		path = html.UnescapeString(next[1])
+	}
+	if len(seen) != 65 {
+		t.Errorf("%d of 65 sessions were found", len(seen))
+	}
+	has(t, s.read(t, "reader-a", "/sessions?q=tide&cursor=forged", 200), "cannot be searched for")
 }
 
 func TestASessionOpensAtItsEndAndGoesBackInParts(t *testing.T) {

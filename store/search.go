@@ -1,11 +1,9 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,23 +14,37 @@ import (
 // Question is what to search for. Language is the caller's: words as the index
 // has them, and Match for what only the text itself can tell.
 type Question struct {
-	All   [][]tidemark.Term         // as in tidemark.IndexQuery
-	None  []tidemark.Term           //
-	Match func(tidemark.Entry) bool // decides; All and None only lead to it
+	Text string            // how somebody put it; binds a cursor to the question
+	All  [][]tidemark.Term // as in tidemark.IndexQuery
+	None []tidemark.Term   //
+	// Phrases are words that every hit has at these places, for an index that knows
+	// them.
+	Phrases [][]tidemark.Step
+	Match   func(tidemark.Entry) bool // decides; All and None only lead to it
 
 	Session tidemark.SessionID // "": all
-	Role    string             // or another kind of entry: title, label, tag
+	Role    string             // one of Roles; "": everything but rankContext
 	Agent   string
 	Project string
+	Tag     string // or a label of some entry of the session
 	Since   time.Time
 	Trash   bool // what is in the trash, instead of what is not
-	Limit   int  // 0: DefaultHits
+
+	Limit      int           // 0: DefaultHits
+	PerSession int           // how many hits of one session are listed, the others are counted; 0: all
+	After      string        // Answer.Next of the same question: go on behind it
+	Within     time.Duration // look no longer than this, more or less; 0: until everything was looked at
+	Facets     bool          // count all hits by what they have in common; not with After
 }
 
 // Query is what somebody asked for in words; search.Query is one.
 type Query interface {
+	// String is the query as it was typed.
+	String() string
 	// Terms are what an index is asked for, as in Question.
 	Terms() (all [][]tidemark.Term, none []tidemark.Term, verify bool)
+	// Phrases are those that all hits have.
+	Phrases() [][]tidemark.Step
 	// MatchEntry decides whether an entry is meant.
 	MatchEntry(tidemark.Entry) bool
 }
@@ -40,94 +52,131 @@ type Query interface {
 // About is the same question about what a query says.
 func (q Question) About(query Query) Question {
 	q.All, q.None, _ = query.Terms()
-	q.Match = query.MatchEntry
+	q.Phrases, q.Text, q.Match = query.Phrases(), query.String(), query.MatchEntry
 	return q
 }
-
-// maxOpened bounds how many lines that the index offers are opened, so
-// that a frequent word costs no more than a rare one.
-const maxOpened = 2000
-
-// maxUnindexed bounds how many lines that are not indexed yet are read.
-const maxUnindexed = 20_000
 
 // Found is one hit of a search.
 type Found struct {
 	Info   Info           `json:"session"`
 	Seq    int64          `json:"seq"` // of the entry; 0: the title, a tag
 	Worker string         `json:"worker,omitempty"`
-	At     time.Time      `json:"at"`
+	At     time.Time      `json:"at"`    // of the entry; of a title, label or tag when it was given
 	Entry  tidemark.Entry `json:"entry"` // what was matched; a title or label as an entry of that kind
 }
 
-// Answer is what a search found, newest first, titles before all else.
+// Answer is what a search found: titles first, then what people and models said,
+// then the rest, and in each of these the newest first.
 type Answer struct {
-	Found   []Found
-	Cut     bool  // there may be more: bounds were reached
-	Behind  int64 // lines that are not indexed yet and were not read either
-	Scanned bool  // there is no index that could answer: everything was read
-	Damage  error // the first thing that could not be read, and so not be searched
+	Found    []Found
+	Sessions []FoundIn // those of Found, in the order of their first hits
+	Next     string    // there is more: the same question with this as After goes on; "": this was all
+	LeftOut  Count     // hits that are context, which was not asked for; only without After
+	Facets   []Facet   // with Question.Facets
+	Stopped  bool      // Within was over before everything was looked at
+	Until    time.Time // when Stopped: how far back it looked, in the rank that it had come to
+	Behind   int64     // lines that are not indexed yet and, because Within was over, were not read either
+	Scanned  bool      // there is no index that could answer: everything was read
+	Damage   error     // the first thing that could not be read, and so not be searched
 }
 
-// check refuses a role that nothing has.
-func (q Question) check() error {
-	roles := []string{string(tidemark.System), string(tidemark.User), string(tidemark.Assistant), string(tidemark.Tool), noteTitle, noteLabel, noteTag}
-	if q.Role != "" && !slices.Contains(roles, q.Role) {
-		return tidemark.Invalidf("role %.40q: want one of %s", q.Role, strings.Join(roles, ", "))
-	}
-	return nil
+// Cut reports whether there is, or may be, more than was found.
+func (a Answer) Cut() bool { return a.Next != "" || a.Stopped }
+
+// Count is a number of hits; AtLeast: there may be more.
+type Count struct {
+	N       int64 `json:"n"`
+	AtLeast bool  `json:"at_least,omitempty"`
 }
 
-// Search looks for lines: ErrInvalid for a role that nothing has. It never writes:
-// what is not indexed yet is read.
+// FoundIn is a session with hits in an Answer.
+type FoundIn struct {
+	Info   Info
+	Listed int   // how many of its hits are in Found
+	More   Count // how many are not because of Question.PerSession; ask for the Session alone to have them
+}
+
+// Search looks for lines. It never writes: what is not indexed yet is read.
+//
+// An answer is exact: with the ones that its Next leads to, it has every hit that
+// was there when the first was asked for, and none twice. What is appended, renamed,
+// purged or restored meanwhile may be found or not. When Within is over, it says so,
+// and Next goes on where it stopped; lines that are Behind, and those of a store
+// without an index that it had not come to, are found by asking anew.
+//
+// ErrInvalid: a role that nothing has; an After that is not of this question.
 func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 	if q.Limit <= 0 {
 		q.Limit = DefaultHits
 	}
-	if err := q.check(); err != nil {
-		return Answer{}, err
-	}
-	h := &hunt{s: s, q: q, infos: make(map[string]Info), seen: make(map[place]bool)}
-	err := h.within(ctx)
-	if err != nil {
+	h := &hunt{s: s, q: q, began: s.k.Clock(), infos: make(map[string]Info), marks: make(map[string]marks), notes: make(map[string]map[noteName]int64)}
+	if err := h.prepare(ctx); err != nil {
 		return h.answer, err
 	}
-	if h.places, err = s.placesOf(ctx, q.Project); err != nil {
-		return h.answer, err
+	before := *h
+	index, err := s.finder(ctx)
+	if err == nil && (index == nil || len(q.All) == 0) {
+		return h.answer, h.scanned(ctx)
 	}
-	err = h.asIndexed(ctx)
-	if errors.Is(err, tidemark.ErrUnsupported) {
-		h.answer = Answer{Scanned: true, Damage: h.answer.Damage}
-		clear(h.seen)
-		err = h.scan(ctx)
+	if err == nil {
+		err = h.indexed(ctx, index)
 	}
-	h.sort()
+	// What is wrong with the index is said, and everything is read.
+	if damage := errors.Is(err, tidemark.ErrCorrupt); damage || errors.Is(err, tidemark.ErrUnsupported) {
+		*h = before
+		if damage {
+			h.answer.Damage = err
+		}
+		err = h.scanned(ctx)
+	}
 	return h.answer, err
-}
-
-// place is what a hit is known by.
-type place struct {
-	session string
-	worker  string
-	seq     int64
-	kind    string
 }
 
 // hunt is one search under way.
 type hunt struct {
-	s      *Store
-	q      Question
-	places []string // of the project that is asked for
+	s        *Store
+	q        Question
+	began    time.Time
+	from     place           // the cursor
+	places   []string        // of the project that is asked for
+	labelled map[string]bool // sessions with the label that is asked for
+	owner    string          // of the one session that is asked for
+
+	infos map[string]Info               // by name
+	marks map[string]marks              // by name and worker
+	notes map[string]map[noteName]int64 // by name: the newest note of each title, label and tag
+
+	read   gathered // hits in lines that are not indexed
+	last   place    // what was looked at last
+	looked bool     // there was something
+	seen   map[seenHit]bool
+	groups map[string]int // by name: the session in the answer
 	answer Answer
-	infos  map[string]Info // by name
-	seen   map[place]bool
-	owner  string // of the one session that is asked for
+
+	tally     tally
+	uncounted bool // there are hits that tally does not have
 }
 
-// within finds out whose the session is that is asked for.
-func (h *hunt) within(ctx context.Context) error {
-	if h.q.Session == "" {
-		return nil
+// seenHit is an entry that was found. While the past of a fork is being copied,
+// it is kept twice.
+type seenHit struct {
+	session, worker string
+	seq             int64
+}
+
+// prepare checks the question and looks up what its filters mean.
+func (h *hunt) prepare(ctx context.Context) (err error) {
+	if err := h.q.check(); err != nil {
+		return err
+	}
+	if h.from, err = h.q.goOn(); err != nil {
+		return err
+	}
+	if h.places, err = h.s.placesOf(ctx, h.q.Project); err != nil {
+		return err
+	}
+	if h.labelled, err = h.s.labelled(ctx, h.q.Tag, true); err != nil || h.q.Session == "" {
+		return err
 	}
 	i, err := h.s.Session(ctx, h.q.Session)
 	if errors.Is(err, tidemark.ErrNotFound) || h.damaged(err) {
@@ -137,302 +186,192 @@ func (h *hunt) within(ctx context.Context) error {
 	return err
 }
 
-// sort puts titles first, then what is new, and cuts to the limit.
-func (h *hunt) sort() {
-	isTitle := func(f Found) int {
-		if f.Entry.Kind == noteTitle {
-			return 0
+// isBehind reports whether a place comes behind the cursor.
+func (h *hunt) isBehind(p place) bool { return h.from.spot.Seq == 0 || h.from.compare(p) < 0 }
+
+// late reports whether a part of the time is over.
+func (h *hunt) late(part time.Duration) bool {
+	return part > 0 && h.s.k.Clock().Sub(h.began) >= part
+}
+
+// indexed reads what the index lacks, then walks through what it offers.
+func (h *hunt) indexed(ctx context.Context, index finder) error {
+	h.seen, h.groups = make(map[seenHit]bool), make(map[string]int)
+	for lag, err := range index.behind(ctx) {
+		if err != nil {
+			return err
 		}
-		return 1
+		left, err := h.gather(ctx, "", lag.Log, tidemark.Span{From: lag.From, To: lag.To, Backwards: true}, h.q.Within/2)
+		if err != nil {
+			return err
+		}
+		h.answer.Behind += left
 	}
-	slices.SortStableFunc(h.answer.Found, func(a, b Found) int {
-		return cmp.Or(isTitle(a)-isTitle(b), b.At.Compare(a.At))
+	return h.walkAll(ctx, func(r rank) iter.Seq2[spot, error] {
+		in, notIn := h.q.kinds(r)
+		if r == rankContext && h.q.Role == "" { // messages of users are counted among what was said
+			in = contextKinds
+		}
+		return h.find(ctx, index, r, in, notIn)
 	})
-	if len(h.answer.Found) > h.q.Limit {
-		h.answer.Found, h.answer.Cut = h.answer.Found[:h.q.Limit], true
-	}
 }
 
-func (h *hunt) enough() bool { return len(h.answer.Found) > h.q.Limit }
-
-// asIndexed asks the index, after it read what the index does not have yet.
-func (h *hunt) asIndexed(ctx context.Context) error {
-	index := h.s.searcher()
-	if index == nil || len(h.q.All) == 0 {
-		return tidemark.Unsupportedf("no index can answer this")
-	}
-	if err := h.unindexed(ctx, index); err != nil {
+// scanned reads everything.
+func (h *hunt) scanned(ctx context.Context) error {
+	h.seen, h.groups = make(map[seenHit]bool), make(map[string]int)
+	h.answer.Scanned = true
+	if err := h.gatherAll(ctx); err != nil {
 		return err
 	}
-	opened := 0
-	for hit, err := range index.Search(ctx, h.ask()) {
-		if err != nil {
+	return h.walkAll(ctx, func(rank) iter.Seq2[spot, error] { return func(func(spot, error) bool) {} })
+}
+
+// walkAll goes through the ranks.
+func (h *hunt) walkAll(ctx context.Context, find func(rank) iter.Seq2[spot, error]) error {
+	h.read.settle()
+	for _, r := range h.q.ranks() {
+		if h.from.spot.Seq > 0 && r < h.from.rank {
+			continue
+		}
+		if more, err := h.walk(ctx, r, h.read.with(r, find(r))); err != nil || !more {
+			h.finish()
 			return err
 		}
-		if h.enough() || opened == maxOpened {
-			h.answer.Cut = true
+	}
+	var err error
+	if h.q.Role == "" && h.q.After == "" && h.answer.Next == "" {
+		err = h.countLeftOut(ctx, find(rankContext))
+	}
+	h.finish()
+	return err
+}
+
+// walk looks at the spots of a rank. It reports whether to go on with the next
+// rank.
+func (h *hunt) walk(ctx context.Context, r rank, spots iter.Seq2[spot, error]) (more bool, err error) {
+	for s, err := range spots {
+		if err != nil {
+			return false, err
+		}
+		here := place{r, s}
+		if h.read.end != nil && h.read.end.compare(here) < 0 {
 			break
 		}
-		// The index is newest first to the minute or so.
-		if hit.At.Before(h.q.Since.Add(-5 * time.Minute)) {
-			break
+		if h.looked && h.late(h.q.Within) {
+			h.answer.Stopped, h.answer.Until = true, h.last.spot.At
+			h.goesOnBehind(h.last)
+			return false, nil
 		}
-		opened++
-		if err := h.open(ctx, hit.Owner, hit.Log, tidemark.Span{From: hit.Seq, To: hit.Seq}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ask adds the filters that the index has words for.
-func (h *hunt) ask() tidemark.IndexQuery {
-	a := tidemark.IndexQuery{All: slices.Clone(h.q.All), None: h.q.None}
-	for class, values := range map[string][]string{filterRole: {h.q.Role}, filterAgent: {h.q.Agent}, filterProject: h.places} {
-		var terms []tidemark.Term
-		for _, value := range values {
-			if value != "" {
-				terms = append(terms, tidemark.Term{Word: filterWord(class, value)})
-			}
-		}
-		if len(terms) > 0 {
-			a.All = append(a.All, terms)
-		}
-	}
-	return a
-}
-
-// unindexed reads what the index lacks, of each log the newest lines first.
-func (h *hunt) unindexed(ctx context.Context, index tidemark.Searcher) error {
-	left := int64(maxUnindexed)
-	for lag, err := range index.Unindexed(ctx, searched...) {
+		found, err := h.look(ctx, here)
 		if err != nil {
-			return err
+			return false, err
 		}
-		n := min(lag.To-lag.From+1, left)
-		h.answer.Behind += lag.To - lag.From + 1 - n
-		if left -= n; n > 0 {
-			if err := h.open(ctx, "", lag.Log, tidemark.Span{From: lag.From, To: lag.To, Newest: int(n), Backwards: true}); err != nil {
-				return err
-			}
+		if found != nil && !h.take(*found) {
+			return false, nil
 		}
+		h.last, h.looked = here, true
 	}
-	return nil
+	if h.read.end != nil && h.read.end.rank == r { // hits behind it were not kept
+		h.goesOnBehind(*h.read.end)
+		h.uncounted = true
+		return false, nil
+	}
+	return true, nil
 }
 
-// scan reads the sessions, the newest first, until there is enough.
-func (h *hunt) scan(ctx context.Context) error {
-	f := Filter{Project: h.q.Project, Agent: h.q.Agent, Since: h.q.Since, Each: true}
-	if h.q.Trash {
-		f.State = Trash
-	}
-	for i, err := range h.s.Sessions(ctx, f) {
-		if h.damaged(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if h.q.Session != "" && (i.ID != h.q.Session || i.Owner != h.owner) {
-			continue
-		}
-		h.infos[i.Name()] = i
-		of, err := h.s.of(i.Owner)
-		if err != nil {
-			return err
-		}
-		for log, err := range of.logsOf(ctx, i.ID) {
-			if err != nil {
-				return err
-			}
-			if err := h.open(ctx, i.Owner, log, tidemark.Span{Backwards: true}); err != nil {
-				return err
-			}
-		}
-		if h.enough() {
-			h.answer.Cut = true
-			return nil
-		}
-	}
-	return nil
-}
-
-// logsOf lists the logs of a session that can be searched.
-func (s *Store) logsOf(ctx context.Context, id tidemark.SessionID) iter.Seq2[tidemark.Key, error] {
-	return func(yield func(tidemark.Key, error) bool) {
-		for _, kind := range []string{kindNotes, kindSession, kindPast} {
-			if !yield(keyOf(kind, id), nil) {
-				return
-			}
-		}
-		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWorker, Prefix: string(id) + ".", Order: tidemark.ByID}) {
-			if errors.Is(err, tidemark.ErrCorrupt) {
-				err = nil
-			}
-			if !yield(r.Key, err) || err != nil {
-				return
-			}
-		}
+// goesOnBehind sets where the next answer begins, unless that is known already.
+func (h *hunt) goesOnBehind(p place) {
+	if h.answer.Next == "" {
+		h.answer.Next = h.q.cursor(p)
 	}
 }
 
-// open reads lines of a log of an owner and keeps those that match. Damaged ones
-// do not.
-func (h *hunt) open(ctx context.Context, owner string, log tidemark.Key, span tidemark.Span) error {
-	id, worker := sessionOf(log)
-	if h.q.Session != "" && (h.q.Session != id || h.owner != owner) {
-		return nil
+// take lists or counts a hit, and reports whether to look for more.
+func (h *hunt) take(f Found) bool {
+	if key := (seenHit{f.Info.Name(), f.Worker, f.Seq}); !isNote(f.Entry) {
+		if h.seen[key] {
+			return true
+		}
+		h.seen[key] = true
 	}
-	of, err := h.s.of(owner)
-	if err != nil {
-		return err
-	}
-	i, ok, err := h.info(ctx, of, owner, id)
-	if err != nil || !ok {
-		return err
-	}
-	offset := int64(0)
-	if log.Kind == kindSession && i.Base != nil {
-		offset = i.Base.Seq
-	}
-	m, err := of.marksOf(ctx, i, worker)
-	if err != nil {
-		return err
-	}
-	for l, err := range of.backend.Lines(ctx, log, span) {
-		if h.damaged(err) {
-			continue
+	at, known := h.groups[f.Info.Name()]
+	switch {
+	case h.q.PerSession > 0 && known && h.answer.Sessions[at].Listed == h.q.PerSession:
+		if h.answer.Next == "" { // else the next answer counts it
+			h.answer.Sessions[at].More.N++
 		}
-		if err != nil {
-			return err
+	case h.answer.Next != "" || len(h.answer.Found) == h.q.Limit:
+		if h.goesOnBehind(h.last); !h.counts() {
+			return false
 		}
-		if log.Kind == kindSession && l.Seq == 1 {
-			h.title(i)
+	default:
+		if !known {
+			at = len(h.answer.Sessions)
+			h.groups[f.Info.Name()] = at
+			h.answer.Sessions = append(h.answer.Sessions, FoundIn{Info: f.Info})
 		}
-		e, err := searchable(log, l)
-		if h.damaged(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if log.Kind != kindNotes {
-			e.Seq += offset
-			e = m.apply(of, e)
-		}
-		f := Found{Info: i, Seq: e.Seq, Worker: worker, At: l.At, Entry: e}
-		switch {
-		case log.Kind == kindNotes && e.Kind == noteTitle && e.Text() != i.Title:
-			// It is called otherwise now.
-		case h.fits(f, l.Kind):
-			if err := h.keep(ctx, f); err != nil {
-				return err
-			}
-		}
-		if h.enough() {
-			return nil
-		}
-	}
-	return nil
-}
-
-// title keeps the title of a session when it matches.
-func (h *hunt) title(i Info) {
-	e := titleEntry(i.Title)
-	f := Found{Info: i, At: i.UpdatedAt, Entry: e}
-	if i.Title != "" && h.stateFits(i) && h.fits(f, noteTitle) {
-		h.add(f)
-	}
-}
-
-// fits reports whether a line of the given kind is what is searched for.
-func (h *hunt) fits(f Found, kind string) bool {
-	q := h.q
-	return (q.Role == "" || q.Role == kind) && (q.Agent == "" || q.Agent == f.Info.Agent) &&
-		(q.Project == "" || slices.Contains(h.places, f.Info.Project)) && !f.At.Before(q.Since) && q.Match(f.Entry)
-}
-
-func (h *hunt) stateFits(i Info) bool { return (i.State == Live) != h.q.Trash }
-
-// keep adds a hit; one in a session that was removed counts for a fork that
-// still shares the entry.
-func (h *hunt) keep(ctx context.Context, f Found) error {
-	if h.stateFits(f.Info) {
-		h.add(f)
-		return nil
-	}
-	if f.Worker != "" || f.Seq == 0 || h.q.Trash {
-		return nil
-	}
-	of, err := h.s.of(f.Info.Owner)
-	if err != nil {
-		return err
-	}
-	for r, err := range of.backend.List(ctx, tidemark.Query{Kind: kindFork, Prefix: string(f.Info.ID) + ".", Order: tidemark.ByID}) {
-		if err != nil {
-			return err
-		}
-		_, fork := sessionOf(r.Key)
-		i, ok, err := h.info(ctx, of, f.Info.Owner, tidemark.SessionID(fork))
-		if err != nil {
-			return err
-		}
-		if !ok || !h.stateFits(i) || i.Base == nil || i.Base.Seq < f.Seq {
-			continue
-		}
-		v := &View{s: of, Info: i}
-		if _, err := v.onPath(ctx, f.Seq); err != nil {
-			continue
-		}
-		// The fork may have masked what it shares.
-		m, err := of.marksOf(ctx, i, "")
-		if err != nil {
-			return err
-		}
-		if f.Info, f.Entry = i, m.apply(of, f.Entry); h.q.Match(f.Entry) {
-			h.add(f)
-			return nil
-		}
-	}
-	return nil
-}
-
-func (h *hunt) add(f Found) {
-	p := place{f.Info.Name(), f.Worker, f.Seq, f.Entry.Kind}
-	if f.Entry.Kind == noteTitle {
-		p.seq = 0
-	}
-	if !h.seen[p] {
-		h.seen[p] = true
+		h.answer.Sessions[at].Listed++
 		h.answer.Found = append(h.answer.Found, f)
 	}
-}
-
-// info returns a session of an owner, false when it is gone or cannot be read.
-func (h *hunt) info(ctx context.Context, of *Store, owner string, id tidemark.SessionID) (Info, bool, error) {
-	name := tidemark.SessionName(owner, id)
-	if i, ok := h.infos[name]; ok {
-		return i, i.ID != "", nil
-	}
-	i, err := of.Session(ctx, id)
-	if errors.Is(err, tidemark.ErrNotFound) || h.damaged(err) {
-		i, err = Info{}, nil
-	}
-	if err == nil {
-		h.infos[name] = i
-	}
-	return i, i.ID != "", err
-}
-
-// damaged notes a damage that is passed over.
-func (h *hunt) damaged(err error) bool {
-	if !errors.Is(err, tidemark.ErrCorrupt) {
-		return false
-	}
-	if h.answer.Damage == nil {
-		h.answer.Damage = err
+	if h.counts() {
+		h.tally.add(f)
 	}
 	return true
+}
+
+// counts reports whether all hits are counted, also those of later answers.
+func (h *hunt) counts() bool { return h.q.Facets && h.q.After == "" }
+
+// isNote reports whether a hit is a title, label or tag.
+func isNote(e tidemark.Entry) bool {
+	return e.Kind == noteTitle || e.Kind == noteLabel || e.Kind == noteTag
+}
+
+// maxLeftOut bounds how many lines are opened to count what is left out: it is
+// for telling people that there is something.
+const maxLeftOut = 200
+
+// countLeftOut counts hits that are context, in addition to those that were met.
+func (h *hunt) countLeftOut(ctx context.Context, spots iter.Seq2[spot, error]) error {
+	opened := 0
+	for s, err := range spots {
+		if err != nil {
+			return err
+		}
+		if opened == maxLeftOut || h.late(h.q.Within) {
+			h.answer.LeftOut.AtLeast = true
+			return nil
+		}
+		opened++
+		// What is not wanted is counted where it is looked at.
+		if _, err := h.look(ctx, place{rankContext, s}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish says which numbers are exact.
+func (h *hunt) finish() {
+	cut := h.answer.Cut() || h.answer.Behind > 0
+	for i := range h.answer.Sessions {
+		h.answer.Sessions[i].More.AtLeast = cut || h.q.After != ""
+	}
+	h.answer.LeftOut.AtLeast = h.answer.LeftOut.AtLeast || cut
+	if h.q.After != "" {
+		h.answer.LeftOut = Count{}
+	}
+	if h.counts() {
+		h.answer.Facets = h.tally.facets(h.answer.Stopped || h.answer.Behind > 0 || h.uncounted)
+	}
+}
+
+// Role is who said what was found; of anything else than a message, its kind.
+func (f Found) Role() string {
+	if f.Entry.Role != "" {
+		return string(f.Entry.Role)
+	}
+	return f.Entry.Kind
 }
 
 // Ref is how people refer to what was found: SESSION@12, SESSION alone for

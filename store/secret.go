@@ -86,6 +86,9 @@ func (v *View) MarkSecrets(ctx context.Context, seq int64, secrets []Secret) err
 	}
 	return v.s.update(ctx, v.ID, func(i *Info, b *tidemark.Batch) error {
 		i.Redacted++
+		if err := v.renew(ctx, b, seq); err != nil {
+			return err
+		}
 		return v.s.addNote(ctx, b, v.ID, Note{Kind: noteMask, Seq: seq, Worker: v.worker, Secrets: secrets})
 	})
 }

@@ -89,7 +89,10 @@ func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.H
 			return fmt.Errorf("fork %s: %w", fork, err)
 		}
 	}
-	return s.destroy(ctx, id, l)
+	if err := s.destroy(ctx, id, l); err != nil || s.index == nil {
+		return err
+	}
+	return s.index.Rewrite(ctx)
 }
 
 func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (l Lease, err error) {
@@ -274,8 +277,22 @@ func (c *pastCopy) flush(ctx context.Context) error {
 	return err
 }
 
-// destroy removes everything that belongs to a session, in one commit.
+// destroy removes everything that belongs to a session, in one commit. Whoever
+// indexes something at that moment may be quicker.
 func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) error {
+	return records.Retry(ctx, func() error {
+		err := s.tryDestroy(ctx, id, l)
+		if !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+		if now, lookErr := s.k.Lease(ctx, l.Of); lookErr == nil && now.Version == l.Version && s.index != nil {
+			return err
+		}
+		return records.Final(err)
+	})
+}
+
+func (s *Store) tryDestroy(ctx context.Context, id tidemark.SessionID, l Lease) error {
 	b := tidemark.Batch{Drops: []tidemark.Key{keyOf(kindSession, id), keyOf(kindNotes, id), keyOf(kindPast, id)}}
 	remove := func(r tidemark.Record) {
 		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: r.Version})
@@ -298,7 +315,7 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, records.KindWake, vault.KindSecret, kindFile} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err
@@ -316,6 +333,9 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 		}
 	}
 	b.Require = append(b.Require, l.Need())
+	if err := s.leave(ctx, &b); err != nil {
+		return err
+	}
 	_, err = s.k.Commit(ctx, b)
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/search/hits"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -116,26 +117,19 @@ func (src *source) Search(ctx context.Context, scope terminal.Scope, text string
 	if err != nil {
 		return nil, nil // not a query yet: it is still being typed
 	}
-	answer, err := src.s.Search(ctx, store.Question{Project: scope.Project, Agent: scope.Agent, Trash: scope.Trash, Limit: maxHits}.About(query))
+	q := store.Question{Project: scope.Project, Agent: scope.Agent, Trash: scope.Trash, Limit: maxHits, PerSession: 1, Within: hits.TypedPatience}
+	answer, err := src.s.Search(ctx, q.About(query))
 	if err != nil {
 		return nil, err
 	}
 	var items []terminal.Item
-	seen := make(map[tidemark.SessionID]bool)
 	for _, f := range answer.Found {
-		if seen[f.Info.ID] {
-			continue
-		}
-		seen[f.Info.ID] = true
 		item := src.item(ctx, f.Info)
-		item.Snippet, _ = query.Snippet(render.Clean(search.Text(f.Entry)), snippetWidth)
+		item.Snippet = hits.Of(query, f, hits.Width).Snippet
 		items = append(items, item)
 	}
 	return items, nil
 }
-
-// snippetWidth is how much of an entry is shown around what was found.
-const snippetWidth = 160
 
 // previewEntries is how much of the end of a session a preview shows.
 const previewEntries = 20

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/search/hits"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -138,15 +139,18 @@ func (c *Conversation) search(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.Store.Search(ctx, store.Question{Limit: maxHits}.About(q))
+	answer, err := hits.Search(ctx, c.Store, q, store.Question{Limit: maxHits, Within: hits.Patience}, hits.Width)
 	if err != nil {
 		return err
 	}
-	for _, f := range answer.Found {
-		c.print("%s  %s  %s", f.Ref(), render.Phrase(f.Info.Title), render.Phrase(f.Entry.Text()))
+	for _, h := range answer.Hits {
+		c.print("%s  %s  %s", h.Ref, render.Phrase(h.Title), h.Snippet)
 	}
-	if len(answer.Found) == 0 {
+	switch {
+	case len(answer.Hits) == 0:
 		c.print("Nothing was found.")
+	case answer.Cut:
+		c.print("There is more: tidemark search has all of it.")
 	}
 	return nil
 }

@@ -126,6 +126,39 @@ func searches(b *bench) {
 	}
 }
 
+// searchesInOrder has more lines of a minute than an index may want to hold back,
+// in an order that is not that of their times. A caller that goes on behind a time
+// would miss a line that came too late.
+func searchesInOrder(b *bench) {
+	s := b.searcher()
+	if s == nil {
+		return
+	}
+	const logs, lines = 4, 150
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for n := range logs {
+		log := key("session", fmt.Sprint("s", n))
+		a, words := tidemark.Append{Log: log}, []tidemark.Indexed(nil)
+		for seq := int64(1); seq <= lines; seq++ {
+			l := NewLine(log, seq, `{}`)
+			l.At = start.Add(time.Duration(seq*7919%lines*logs+int64(n)) * 50 * time.Millisecond)
+			a.Lines = append(a.Lines, sealed(log, l))
+			words = append(words, tidemark.Indexed{Log: log, Seq: seq, At: l.At, Words: []string{"fish"}})
+		}
+		b.keep(a)
+		if err := s.Index(context.Background(), words...); err != nil {
+			b.Fatalf("Index = %v", err)
+		}
+	}
+	hits := b.found(s, tidemark.IndexQuery{All: all("fish")})
+	b.same(len(hits), logs*lines)
+	for i := 1; i < len(hits); i++ {
+		if hits[i].At.After(hits[i-1].At) {
+			b.Fatalf("hit %d, of %v, comes behind one of %v", i, hits[i].At, hits[i-1].At)
+		}
+	}
+}
+
 // indexes also checks lines that come later but are older, as an import adds
 // them.
 func indexes(b *bench) {

@@ -70,6 +70,7 @@ var cases = []struct {
 	{"a closed backend serves nothing", closed},
 	{"a watcher wakes when a log grows", watches},
 	{"a searcher finds words newest first", searches},
+	{"a searcher keeps to the order of time also within a minute", searchesInOrder},
 	{"an index says how far it is and takes lines in order", indexes},
 	{"what is dropped is no longer found", dropsAreNotFound},
 	{"an index can be made anew", unindexes},

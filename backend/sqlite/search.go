@@ -20,15 +20,11 @@ const sqlSearch = `SELECT w.rowid, n.id, n.at, l.kind, l.id
   FROM word w CROSS JOIN hit h ON h.id = w.rowid CROSS JOIN line n ON n.id = h.line CROSS JOIN log l ON l.number = h.line >> 32
   WHERE w.word MATCH ?1 AND w.rowid <= ?2 AND l.kind <> '' ORDER BY w.rowid DESC`
 
-// searchAhead is how many hits at most are held back to put them in order. More
-// wait only where many lines of one minute are indexed; these then come in the
-// order in which they were indexed.
-const searchAhead = 64
-
-// Search yields the newest lines first. It reads one page of hits at a time;
-// lines that are indexed while a caller's loop body runs may be missed. A prefix
-// is compared with all words, and costs more the more lines match it;
-// ErrInvalid: it is empty, or over a kilobyte.
+// Search yields the newest lines first. It reads one page of hits at a time, and
+// holds those back that a newer one may still follow: many only where much was
+// written at about one time. Lines that are indexed while a caller's loop body
+// runs may be missed. A prefix is compared with all words, and costs more the more
+// lines match it; ErrInvalid: it is empty, or over a kilobyte.
 func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		match, err := matchOf(a)
@@ -126,15 +122,14 @@ func (p *searching) page(c *conn) error {
 	return nil
 }
 
-// pass moves on the hits that are newer than a stretch of ids, and those above
-// the limit of searchAhead.
+// pass moves on the hits that are newer than a stretch of ids.
 func (p *searching) pass(bucket int64) {
 	n := 0
-	for n < len(p.waiting) && len(p.hits)+n < p.left && (bucketAt(p.waiting[n].At.UnixMicro()) > bucket || len(p.waiting)-n >= searchAhead) {
+	for n < len(p.waiting) && len(p.hits)+n < p.left && bucketAt(p.waiting[n].At.UnixMicro()) > bucket {
 		n++
 	}
 	p.hits = append(p.hits, p.waiting[:n]...)
-	p.waiting = slices.Delete(p.waiting, 0, n)
+	p.waiting = p.waiting[n:]
 }
 
 func compareHits(a, b tidemark.Hit) int {

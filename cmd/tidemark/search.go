@@ -13,25 +13,16 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/search/hits"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// hit is one row of `search`.
+// hit is one row of `search`. The last one says how to go on, because the rows
+// are a list.
 type hit struct {
-	Ref     string             `json:"ref"` // of the entry: SESSION@12
-	Session tidemark.SessionID `json:"session"`
-	Title   string             `json:"title,omitempty"`
-	Seq     int64              `json:"seq,omitempty"`
-	Worker  string             `json:"worker,omitempty"`
-	Role    string             `json:"role"`
-	At      time.Time          `json:"at"`
-	Snippet string             `json:"snippet"`
-
-	marks [][2]int
+	hits.Hit
+	Next string `json:"next,omitempty"`
 }
-
-// snippetWidth is the length of the part of an entry that is shown for a hit.
-const snippetWidth = 160
 
 func searchCommand(a *app) *cobra.Command {
 	var q store.Question
@@ -39,7 +30,10 @@ func searchCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search QUERY",
 		Short: "Find entries by their words",
-		Long: `Finds titles, text, tool input and tool output, newest first.
+		Long: `Finds titles, text, tool input and tool output: titles first, then what people
+and models said, labels and tags, then results of tools and anything else; the
+newest first in each of these. What tools told the model (context, system
+texts, summaries) is left out unless --role asks for it.
 
   word      every part of the word is in the entry
   'exact    the text occurs as it stands: 'tail -f' or "tail -f"
@@ -49,10 +43,14 @@ func searchCommand(a *app) *cobra.Command {
 
 Case and accents do not matter. Identifiers are found by their parts:
 parseHTTPRequest by http, snake_case by case. In Chinese, Japanese and Korean
-text any run of characters is found.`,
+text any run of characters is found.
+
+When there is more, the same search with --after goes on: it takes what stderr
+says, which is also the next of the last hit in --json.`,
 		Example: `  tidemark search 'connection refused'
   tidemark search "^migrat !rollback" --since 30d
-  tidemark search "'panic: runtime error'" --role tool --json`,
+  tidemark search "'panic: runtime error'" --role tool --json
+  tidemark search water --after "$(tidemark search water -n 5 --jq '.[-1].next')"`,
 		Args: usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query, err := search.Parse(strings.Join(args, " "))
@@ -64,6 +62,9 @@ text any run of characters is found.`,
 			}
 			if q.Limit < 1 {
 				return tidemark.Invalidf("-n %d: want a number from 1", q.Limit)
+			}
+			if q.PerSession < 0 {
+				return tidemark.Invalidf("--per-session %d: want a number from 0", q.PerSession)
 			}
 			q.Project = projectAt(q.Project)
 			s, err := a.open(cmd.Context(), open.Read)
@@ -81,9 +82,12 @@ text any run of characters is found.`,
 		},
 	}
 	cmd.Flags().IntVarP(&q.Limit, "limit", "n", store.DefaultHits, "at most `N` hits")
-	cmd.Flags().StringVar(&q.Role, "role", "", "entries of this role (system, user, assistant, tool), or title, label, tag")
+	cmd.Flags().StringVar(&q.After, "after", "", "go on behind an earlier answer: the `CURSOR` that it gave")
+	cmd.Flags().IntVar(&q.PerSession, "per-session", 0, "list at most `N` hits of a session, and count the others; 0: all")
+	cmd.Flags().StringVar(&q.Role, "role", "", "what is of this role: "+strings.Join(store.Roles, ", "))
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "sessions of this agent")
 	cmd.Flags().StringVar(&q.Project, "project", "", "sessions of the project in `DIR`")
+	cmd.Flags().StringVar(&q.Tag, "tag", "", "sessions with this tag, or with this label somewhere")
 	cmd.Flags().StringVar(&session, "session", "", "only in this `SESSION`")
 	cmd.Flags().StringVar(&since, "since", "", "written since `TIME`: a date, RFC 3339, or an age like 36h or 7d")
 	cmd.Flags().BoolVar(&q.Trash, "trash", false, "what is in the trash")
@@ -91,53 +95,68 @@ text any run of characters is found.`,
 }
 
 func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q store.Question) error {
-	answer, err := s.Search(cmd.Context(), q.About(query))
+	answer, err := hits.Search(cmd.Context(), s, query, q, hits.Width)
 	if err != nil {
 		return err
 	}
-	hits := make([]hit, len(answer.Found))
-	for i, f := range answer.Found {
-		hits[i] = hitOf(query, f)
+	rows := make([]hit, len(answer.Hits))
+	for i, h := range answer.Hits {
+		rows[i] = hit{Hit: h}
 	}
-	switch {
-	case answer.Behind > 0:
-		a.say("%d entries are not indexed yet and were not searched; index them with: tidemark doctor --fix", answer.Behind)
-	case answer.Cut && a.terminal:
-		a.say("There may be more: -n shows more of them.")
+	if len(rows) > 0 {
+		rows[len(rows)-1].Next = answer.Next
 	}
-	err = a.print(hits, func(w io.Writer) error { return a.hits(w, hits) })
+	err = a.print(rows, func(w io.Writer) error { return a.hits(w, answer) })
+	a.sayRest(answer)
 	if err == nil && answer.Damage != nil {
 		return answer.Damage
 	}
-	if err == nil && len(hits) == 0 {
+	if err == nil && len(rows) == 0 {
+		if answer.LeftOut.N > 0 {
+			return hint.With(errNothing, "what tools told the model is left out; to search it, add --role any")
+		}
 		return hint.With(errNothing, "other words, or fewer; see: tidemark search --help")
 	}
 	return err
 }
 
+// sayRest tells people what is not among the hits, and how to have it.
+func (a *app) sayRest(answer hits.Answer) {
+	if n := answer.LeftOut; n.N > 0 {
+		a.say("Left out: %s in what tools told the model (context, system texts, summaries); --role any has all.", count(n))
+	}
+	for _, g := range answer.Sessions {
+		if g.More.N > 0 {
+			a.say("%s more in %s; all of them: --session %s", count(g.More), g.Name(), g.Name())
+		}
+	}
+	if answer.Next != "" {
+		a.say("There is more; it goes on with: --after %s", answer.Next)
+	}
+}
+
+// count is a number of hits for people.
+func count(n store.Count) string {
+	if n.AtLeast {
+		return fmt.Sprintf("at least %d", n.N)
+	}
+	return fmt.Sprint(n.N)
+}
+
 // errNothing makes a search without a hit fail, as grep does, for scripts.
 var errNothing = tidemark.NotFoundf("nothing was found")
 
-func hitOf(query search.Query, f store.Found) hit {
-	h := hit{Ref: f.Ref(), Session: f.Info.ID, Title: f.Info.Title, Seq: f.Seq, Worker: f.Worker, At: f.At, Role: f.Entry.Kind}
-	if f.Entry.Role != "" {
-		h.Role = string(f.Entry.Role)
-	}
-	h.Snippet, h.marks = query.Snippet(render.Clean(search.Text(f.Entry)), snippetWidth)
-	return h
-}
-
 // hits prints for each hit a heading and a snippet on a terminal, and one line in a
 // pipe.
-func (a *app) hits(w io.Writer, hits []hit) error {
+func (a *app) hits(w io.Writer, answer hits.Answer) error {
 	if !a.terminal {
 		t := a.table("REF", "AT", "ROLE", "TITLE", "SNIPPET")
-		for _, h := range hits {
+		for _, h := range answer.Hits {
 			t.Row(h.Ref, a.when(h.At), h.Role, h.Title, h.Snippet)
 		}
 		return t.Print(w)
 	}
-	for _, h := range hits {
+	for _, h := range answer.Hits {
 		ref := strings.Replace(h.Ref, string(h.Session), a.shortID(h.Session), 1)
 		if h.Worker != "" {
 			ref += " worker " + render.CleanLine(h.Worker)
@@ -153,13 +172,13 @@ func (a *app) hits(w io.Writer, hits []hit) error {
 }
 
 // highlight marks in a snippet what was found, if colour is on.
-func (a *app) highlight(h hit) string {
+func (a *app) highlight(h hits.Hit) string {
 	if !a.color {
 		return h.Snippet
 	}
 	var b strings.Builder
 	at := 0
-	for _, m := range h.marks {
+	for _, m := range h.Marks {
 		b.WriteString(h.Snippet[at:m[0]] + "\x1b[7m" + h.Snippet[m[0]:m[1]] + "\x1b[27m")
 		at = m[1]
 	}

@@ -8,14 +8,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/search/hits"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
-
-// snippetWidth is how much of an entry is shown around a match.
-const snippetWidth = 160
 
 // findRoutes are those that search all sessions.
 func (s *Server) findRoutes() {
@@ -25,36 +22,32 @@ func (s *Server) findRoutes() {
 }
 
 type searchInput struct {
-	Q       string `query:"q" required:"true" minLength:"1" maxLength:"4096" doc:"words; 'exact text', ^beginning, !without, one | other"`
-	Limit   int    `query:"limit" minimum:"1" default:"20" doc:"how many, at most"`
-	Session string `query:"session" maxLength:"80" doc:"only in this session: ID, or OWNER:ID"`
-	Role    string `query:"role" enum:"system,user,assistant,tool,title,label,tag" doc:"what is of this role, or a title, a label or a tag"`
-	Agent   string `query:"agent" maxLength:"256"`
-	Project string `query:"project" maxLength:"4096"`
-	Since   string `query:"since" maxLength:"40" doc:"written since this date or RFC 3339 time"`
-	Trash   bool   `query:"trash" doc:"what is in the trash"`
-}
-
-// SearchHit is one thing that was found.
-type SearchHit struct {
-	Ref     string             `json:"ref" doc:"leads to the entry: SESSION@12, OWNER:SESSION@12 in a session that OWNER shared"`
-	Session tidemark.SessionID `json:"session"`
-	Owner   string             `json:"owner,omitempty" doc:"whose the session is, when it is another's"`
-	Title   string             `json:"title,omitempty"`
-	Seq     int64              `json:"seq,omitempty"`
-	Worker  string             `json:"worker,omitempty"`
-	Role    string             `json:"role"`
-	At      time.Time          `json:"at"`
-	Snippet string             `json:"snippet"`
-	Marks   [][2]int           `json:"marks" nullable:"false" doc:"the bytes of the snippet that were asked for: from, to"`
+	Q          string `query:"q" required:"true" minLength:"1" maxLength:"4096" doc:"words; 'exact text', ^beginning, !without, one | other"`
+	Limit      int    `query:"limit" minimum:"1" default:"20" doc:"how many, at most"`
+	Cursor     string `query:"cursor" maxLength:"8192" doc:"next of the answer before, to the same question"`
+	PerSession int    `query:"per_session" minimum:"0" doc:"how many hits of one session are listed; the others are counted in sessions; 0: all"`
+	Facets     bool   `query:"facets" doc:"also count all hits by role, project, agent, tool, model, tag, day and error; not with a cursor"`
+	Session    string `query:"session" maxLength:"80" doc:"only in this session: ID, or OWNER:ID"`
+	Role       string `query:"role" enum:"system,user,assistant,tool,context,compaction,title,label,tag,any" doc:"what is of this role or kind; context, system texts and compactions are found only when they are asked for, and any is everything"`
+	Agent      string `query:"agent" maxLength:"256"`
+	Project    string `query:"project" maxLength:"4096"`
+	Tag        string `query:"tag" maxLength:"1024" doc:"in sessions with this tag, or with this label somewhere"`
+	Since      string `query:"since" maxLength:"40" doc:"written since this date or RFC 3339 time"`
+	Trash      bool   `query:"trash" doc:"what is in the trash"`
 }
 
 type searchOutput struct {
 	Body struct {
-		Items  []SearchHit `json:"items" nullable:"false"`
-		Cut    bool        `json:"cut,omitempty" doc:"there may be more"`
-		Behind int64       `json:"behind,omitempty" doc:"entries that are not indexed yet and were not searched"`
-		Damage string      `json:"damage,omitempty" doc:"the first thing that could not be read"`
+		Items    []hits.Hit       `json:"items" nullable:"false" doc:"titles first, then what was said, then the rest; the newest first in each"`
+		Next     string           `json:"next,omitempty" doc:"there is more: the cursor to go on with"`
+		Sessions []hits.InSession `json:"sessions,omitempty" doc:"the sessions of the items, in their order"`
+		LeftOut  *store.Count     `json:"left_out,omitempty" doc:"hits in context, system texts and compactions, which were not asked for; only without a cursor"`
+		Facets   []store.Facet    `json:"facets,omitempty"`
+		Cut      bool             `json:"cut,omitempty" doc:"there is more, or may be"`
+		Stopped  bool             `json:"stopped,omitempty" doc:"it took too long: not everything was looked at"`
+		Until    *time.Time       `json:"until,omitempty" doc:"when it was stopped: how far back it looked"`
+		Behind   int64            `json:"behind,omitempty" doc:"entries that are not indexed yet and were not searched"`
+		Damage   string           `json:"damage,omitempty" doc:"the first thing that could not be read"`
 	}
 }
 
@@ -63,7 +56,8 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	q := store.Question{Role: in.Role, Agent: in.Agent, Project: in.Project, Trash: in.Trash, Limit: s.limit(in.Limit)}
+	q := store.Question{Role: in.Role, Agent: in.Agent, Project: in.Project, Tag: in.Tag, Trash: in.Trash, Limit: s.limit(in.Limit),
+		PerSession: in.PerSession, After: in.Cursor, Facets: in.Facets, Within: hits.Patience}
 	if q.Since, err = timeOf("since", in.Since); err != nil {
 		return nil, request.Fail(ctx, err)
 	}
@@ -78,32 +72,24 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 		}
 		st, q.Session = of, v.ID
 	}
-	answer, err := st.Search(ctx, q.About(query))
+	answer, err := hits.Search(ctx, st, query, q, hits.Width)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
 	var out searchOutput
-	out.Body.Items = []SearchHit{}
-	for _, f := range answer.Found {
-		out.Body.Items = append(out.Body.Items, HitOf(query, f))
+	b := &out.Body
+	b.Items, b.Next, b.Sessions, b.Facets = answer.Hits, answer.Next, answer.Sessions, answer.Facets
+	b.Cut, b.Stopped, b.Behind = answer.Cut, answer.Stopped, answer.Behind
+	if answer.LeftOut.N > 0 {
+		b.LeftOut = &answer.LeftOut
 	}
-	out.Body.Cut, out.Body.Behind = answer.Cut, answer.Behind
+	if answer.Stopped && !answer.Until.IsZero() {
+		b.Until = &answer.Until
+	}
 	if answer.Damage != nil {
-		out.Body.Damage = answer.Damage.Error()
+		b.Damage = answer.Damage.Error()
 	}
 	return &out, nil
-}
-
-// HitOf is a search result in its wire form.
-func HitOf(query search.Query, f store.Found) SearchHit {
-	h := SearchHit{Ref: f.Ref(), Session: f.Info.ID, Owner: f.Info.Owner, Title: f.Info.Title, Seq: f.Seq, Worker: f.Worker, At: f.At, Role: f.Entry.Kind}
-	if f.Entry.Role != "" {
-		h.Role = string(f.Entry.Role)
-	}
-	var marks [][2]int
-	h.Snippet, marks = query.Snippet(render.Clean(search.Text(f.Entry)), snippetWidth)
-	h.Marks = append([][2]int{}, marks...)
-	return h
 }
 
 type resolveInput struct {

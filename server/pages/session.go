@@ -235,7 +235,7 @@ func (s *Site) gatherFound(ctx context.Context, l *looking, v *web.SessionView) 
 	if l.find == "" {
 		return nil
 	}
-	query, answer, err := ask(ctx, l.st, l.find, store.Question{Session: l.v.ID, Trash: l.v.State != store.Live, Limit: findHits})
+	answer, err := ask(ctx, l.st, l.find, store.Question{Session: l.v.ID, Role: store.RoleAny, Trash: l.v.State != store.Live, Limit: findHits})
 	if errors.Is(err, tidemark.ErrInvalid) {
 		v.Problem = render.CleanLine(err.Error())
 		return nil
@@ -244,12 +244,12 @@ func (s *Site) gatherFound(ctx context.Context, l *looking, v *web.SessionView) 
 		return err
 	}
 	v.Cut = answer.Cut
-	for _, f := range answer.Found {
-		if f.Seq == 0 {
+	for _, found := range answer.Hits {
+		if found.Seq == 0 {
 			continue // the title is on the page
 		}
-		h := foundHit(query, f)
-		h.Here = f.Seq == l.at && f.Worker == l.worker
+		h := foundHit(found)
+		h.Here = h.Seq == l.at && h.Worker == l.worker
 		v.Hits = append(v.Hits, h)
 	}
 	sort.SliceStable(v.Hits, func(i, j int) bool { return v.Hits[i].Seq < v.Hits[j].Seq })

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/search/hits"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
@@ -19,9 +20,9 @@ import (
 const (
 	// listRows is how many sessions a page lists: a few screens.
 	listRows = 40
-	// listHits bounds the results of a search, and shownHits those of one
-	// session.
-	listHits  = 100
+	// listHits bounds the results of a search on a page, and shownHits those of
+	// one session.
+	listHits  = 60
 	shownHits = 3
 )
 
@@ -54,7 +55,7 @@ func (s *Site) sessionsPage(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	if v.Query != "" {
-		err = s.searchSessions(r.Context(), st, f, &v)
+		err = s.searchSessions(r, st, f, &v)
 	} else {
 		err = s.listPage(r, st, in, f, &v)
 	}
@@ -243,10 +244,12 @@ func endOf(e tidemark.Entry, damage error) web.SessionEnd {
 }
 
 // searchSessions searches titles and content.
-func (s *Site) searchSessions(ctx context.Context, st *store.Store, f store.Filter, v *web.SessionsView) error {
+func (s *Site) searchSessions(r *http.Request, st *store.Store, f store.Filter, v *web.SessionsView) error {
 	v.Searched = true
-	question := store.Question{Agent: f.Agent, Project: f.Project, Since: f.Since, Trash: f.State == store.Trash, Limit: listHits}
-	query, answer, err := ask(ctx, st, v.Query, question)
+	address := func(cursor string) string { return address("/sessions", r.URL.Query(), "cursor", cursor) }
+	q := store.Question{Agent: f.Agent, Project: f.Project, Tag: f.Tag, Since: f.Since, Trash: f.State == store.Trash, Limit: listHits, PerSession: shownHits,
+		After: r.URL.Query().Get("cursor")}
+	answer, err := ask(r.Context(), st, v.Query, q)
 	if errors.Is(err, tidemark.ErrInvalid) {
 		v.Problem = render.CleanLine(err.Error())
 		return nil
@@ -254,52 +257,39 @@ func (s *Site) searchSessions(ctx context.Context, st *store.Store, f store.Filt
 	if err != nil {
 		return err
 	}
-	var within map[string]bool
-	if f.Tag != "" {
-		within = make(map[string]bool)
-		for i, err := range st.Sessions(ctx, f) {
-			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-				return err
-			}
-			within[i.Name()] = true
-		}
+	v.Behind, v.LeftOut, v.Stopped = answer.Behind, answer.LeftOut, answer.Stopped
+	if answer.Next != "" {
+		v.Older = address(answer.Next)
 	}
-	v.Cut, v.Behind = answer.Cut, answer.Behind
+	if q.After != "" {
+		v.Newest = address("")
+	}
 	if answer.Damage != nil {
 		v.Damage = render.CleanLine(answer.Damage.Error())
 	}
 	place := make(map[string]int)
-	for _, hit := range answer.Found {
-		name := hit.Info.Name()
-		if within != nil && !within[name] {
-			continue
-		}
-		at, known := place[name]
-		if !known {
-			at = len(v.Found)
-			place[name] = at
-			v.Found = append(v.Found, web.FoundSession{SessionRef: web.SessionRef{ID: string(hit.Info.ID), Name: name, Title: render.CleanLine(hit.Info.Title)},
-				Project: render.CleanLine(hit.Info.Project)})
-		}
-		if found := &v.Found[at]; len(found.Hits) < shownHits {
-			found.Hits = append(found.Hits, foundHit(query, hit))
-		}
+	for i, g := range answer.Sessions {
+		place[g.Name()] = i
+		v.Found = append(v.Found, web.FoundSession{SessionRef: web.SessionRef{ID: string(g.Session), Name: g.Name(), Title: g.Title}, Project: g.Project, More: g.More})
+	}
+	for _, h := range answer.Hits {
+		found := &v.Found[place[tidemark.SessionName(h.Owner, h.Session)]]
+		found.Hits = append(found.Hits, foundHit(h))
 	}
 	return nil
 }
 
 // ask searches for what somebody is typing. The last word may be incomplete.
-func ask(ctx context.Context, st *store.Store, text string, q store.Question) (search.Query, store.Answer, error) {
+func ask(ctx context.Context, st *store.Store, text string, q store.Question) (hits.Answer, error) {
 	query, err := search.ParseTyped(text)
 	if err != nil {
-		return query, store.Answer{}, err
+		return hits.Answer{}, err
 	}
-	answer, err := st.Search(ctx, q.About(query))
-	return query, answer, err
+	q.Within = hits.TypedPatience
+	return hits.Search(ctx, st, query, q, hits.Width)
 }
 
-func foundHit(query search.Query, f store.Found) web.FoundHit {
-	h := routes.HitOf(query, f)
+func foundHit(h hits.Hit) web.FoundHit {
 	return web.FoundHit{Seq: h.Seq, Worker: h.Worker, Role: h.Role, At: h.At, Snippet: pieces(h.Snippet, h.Marks)}
 }
 

@@ -132,7 +132,7 @@ func (l *library) ask(ctx context.Context, backend, text string, hits int) error
 	switch {
 	case err != nil:
 		return err
-	case len(answer.Found) < hits && !answer.Cut || answer.Behind > 0:
+	case len(answer.Found) < min(hits, store.DefaultHits) || answer.Stopped || answer.Behind > 0:
 		return fmt.Errorf("%s: %d hits, at least %d are there, and %d entries were not looked at", text, len(answer.Found), hits, answer.Behind)
 	case answer.Scanned != (backend == inFiles):
 		return fmt.Errorf("%s: read without the index: %v", text, answer.Scanned)

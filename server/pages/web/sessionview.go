@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Every text in the views below was made harmless by the code that filled
@@ -23,7 +24,8 @@ type SessionsView struct {
 	Found    []FoundSession `json:"found,omitempty"`
 	Searched bool           `json:"searched,omitempty"`
 	Problem  string         `json:"problem,omitempty"` // what is wrong with the query
-	Cut      bool           `json:"cut,omitempty"`     // there may be more
+	LeftOut  store.Count    `json:"left_out"`          // hits in what tools told the model
+	Stopped  bool           `json:"stopped,omitempty"` // the search took too long
 	Behind   int64          `json:"behind,omitempty"`  // entries not searched yet
 	Damage   string         `json:"damage,omitempty"`  // what could not be searched
 
@@ -155,8 +157,9 @@ type SessionRef struct {
 // FoundSession is a session in which something was found.
 type FoundSession struct {
 	SessionRef
-	Project string     `json:"project,omitempty"`
-	Hits    []FoundHit `json:"hits"`
+	Project string      `json:"project,omitempty"`
+	Hits    []FoundHit  `json:"hits"`
+	More    store.Count `json:"more"` // hits that are not listed
 }
 
 // FoundHit is one thing that was found.

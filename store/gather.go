@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// This file reads what no index has: of a store with one the lines that are not
+// indexed yet, of any other everything.
+
+// maxGathered bounds the places that are kept of what was read, and so the
+// memory. What is behind the last of them is read again for a later answer.
+const maxGathered = 4096
+
+// gathered are the first places of an answer in what was read.
+type gathered struct {
+	places []place
+	end    *place // there is more behind it
+}
+
+func (g *gathered) add(p place) {
+	if g.end != nil && g.end.compare(p) < 0 {
+		return
+	}
+	if g.places = append(g.places, p); len(g.places) == 2*maxGathered {
+		g.settle()
+	}
+}
+
+// settle puts the places in order, and drops those above the bound.
+func (g *gathered) settle() {
+	slices.SortFunc(g.places, place.compare)
+	g.places = slices.Compact(g.places)
+	if len(g.places) > maxGathered {
+		g.places = g.places[:maxGathered]
+		g.end = &place{}
+		*g.end = g.places[maxGathered-1]
+	}
+}
+
+// with yields the spots of a rank among those of an index, in order.
+func (g *gathered) with(r rank, found iter.Seq2[spot, error]) iter.Seq2[spot, error] {
+	var own []spot
+	for _, p := range g.places {
+		if p.rank == r {
+			own = append(own, p.spot)
+		}
+	}
+	return merge(found, func(yield func(spot, error) bool) {
+		for _, s := range own {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	})
+}
+
+// gather reads lines of a log until a time is over, and keeps the places of those
+// that match behind the cursor. It returns how many it did not read.
+func (h *hunt) gather(ctx context.Context, owner string, log tidemark.Key, span tidemark.Span, within time.Duration) (left int64, err error) {
+	stopped := h.late(within)
+	if stopped {
+		return span.To - span.From + 1, nil
+	}
+	read, err := h.open(ctx, owner, log, span, every, func(p place, _ Found) {
+		if h.isBehind(p) {
+			h.read.add(p)
+		}
+	}, func() bool { stopped = h.late(within); return stopped })
+	if stopped {
+		left = span.To - span.From + 1 - read
+	}
+	return left, err
+}
+
+// gatherAll reads the sessions, the one that changed last first.
+func (h *hunt) gatherAll(ctx context.Context) error {
+	for i, err := range h.sessions(ctx) {
+		if h.damaged(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if h.late(h.q.Within) {
+			h.answer.Stopped = true
+			return nil
+		}
+		h.answer.Until = i.UpdatedAt
+		of, err := h.s.of(i.Owner)
+		if err != nil {
+			return err
+		}
+		for log, err := range of.logsOf(ctx, i.ID) {
+			if err != nil {
+				return err
+			}
+			if _, err := h.gather(ctx, i.Owner, log, tidemark.Span{Backwards: true}, 0); err != nil {
+				return err
+			}
+		}
+	}
+	h.answer.Until = time.Time{}
+	return nil
+}
+
+// sessions yields those in which there may be hits: also ones in the trash whose
+// entries a fork shares.
+func (h *hunt) sessions(ctx context.Context) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		if h.q.Session != "" {
+			of, err := h.s.of(h.owner)
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			if i, ok, err := h.info(ctx, of, h.owner, h.q.Session); ok || err != nil {
+				yield(i, err)
+			}
+			return
+		}
+		states := []string{Live, Trash}
+		if h.q.Trash {
+			states = states[1:]
+		}
+		for _, state := range states {
+			for i, err := range h.s.Sessions(ctx, Filter{Project: h.q.Project, Agent: h.q.Agent, State: state, Each: true}) {
+				if err == nil {
+					h.infos[i.Name()] = i
+					var forks bool
+					if forks, err = h.isForked(ctx, i); err == nil && !h.stateFits(i) && !forks {
+						continue
+					}
+				}
+				if !yield(i, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// isForked reports whether a session in another state than is asked for has forks.
+func (h *hunt) isForked(ctx context.Context, i Info) (bool, error) {
+	if h.stateFits(i) {
+		return false, nil
+	}
+	of, err := h.s.of(i.Owner)
+	if err != nil {
+		return false, err
+	}
+	for _, err := range of.backend.List(ctx, tidemark.Query{Kind: kindFork, Prefix: string(i.ID) + ".", Order: tidemark.ByID, Limit: 1}) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// logsOf lists the logs of a session that can be searched.
+func (s *Store) logsOf(ctx context.Context, id tidemark.SessionID) iter.Seq2[tidemark.Key, error] {
+	return func(yield func(tidemark.Key, error) bool) {
+		for _, kind := range []string{kindNotes, kindSession, kindPast} {
+			if !yield(keyOf(kind, id), nil) {
+				return
+			}
+		}
+		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWorker, Prefix: string(id) + ".", Order: tidemark.ByID}) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				err = nil
+			}
+			if !yield(r.Key, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+)
+
+// This file opens lines that may be hits, and decides whether they are.
+
+// look opens the line of a place and returns the hit of that rank in it, nil when
+// there is none. What is left out is counted.
+func (h *hunt) look(ctx context.Context, p place) (found *Found, err error) {
+	_, err = h.open(ctx, p.spot.Owner, p.spot.Log, tidemark.Span{From: p.spot.Seq, To: p.spot.Seq}, 1<<p.rank,
+		func(_ place, f Found) { found = &f }, nil)
+	return found, err
+}
+
+// every is the set of all ranks.
+const every = 1<<ranks - 1
+
+// open reads lines of a log of an owner, and calls keep with the hits in them that
+// are of one of the ranks. It stops before the line for which stop says so, and
+// returns how many it has read. Damaged ones are noted and passed over.
+func (h *hunt) open(ctx context.Context, owner string, log tidemark.Key, span tidemark.Span, of int, keep func(place, Found), stop func() bool) (read int64, err error) {
+	id, worker := sessionOf(log)
+	if h.q.Session != "" && (h.q.Session != id || h.owner != owner) {
+		return 0, nil
+	}
+	s, err := h.s.of(owner)
+	if err != nil {
+		return 0, err
+	}
+	i, ok, err := h.info(ctx, s, owner, id)
+	if err != nil || !ok || !h.sessionFits(i) {
+		return 0, err
+	}
+	o := opened{h: h, s: s, owner: owner, info: i, log: log, worker: worker, ranks: of, keep: keep}
+	if o.marks, err = h.marksOf(ctx, s, i, worker); err != nil {
+		return 0, err
+	}
+	for l, err := range s.backend.Lines(ctx, log, span) {
+		if stop != nil && stop() {
+			return read, nil
+		}
+		read++
+		if h.damaged(err) {
+			continue
+		}
+		if err == nil {
+			err = o.line(ctx, l)
+		}
+		if err != nil && !h.damaged(err) {
+			return read, err
+		}
+	}
+	return read, nil
+}
+
+// opened is a log whose lines are looked at.
+type opened struct {
+	h      *hunt
+	s      *Store // of its owner
+	owner  string
+	info   Info
+	log    tidemark.Key
+	worker string
+	marks  marks
+	ranks  int // which are wanted, one bit each
+	keep   func(place, Found)
+}
+
+// line looks at a line: at what it holds, and, at the first of a session, at its
+// title.
+func (o *opened) line(ctx context.Context, l tidemark.Line) error {
+	at := spot{l.At.UTC(), o.log, l.Seq, o.owner}
+	if o.log.Kind == kindSession && l.Seq == 1 && o.info.Title != "" && o.ranks&(1<<rankTitle) != 0 {
+		if err := o.offer(ctx, at, Found{Info: o.info, At: l.At, Entry: titleEntry(o.info.Title)}, noteTitle); err != nil {
+			return err
+		}
+	}
+	if o.ranks == 1<<rankTitle && o.log.Kind != kindNotes {
+		return nil
+	}
+	e, err := searchable(o.log, l)
+	if err != nil {
+		return err
+	}
+	if o.log.Kind != kindNotes {
+		if o.log.Kind == kindSession && o.info.Base != nil {
+			e.Seq += o.info.Base.Seq
+		}
+		e = o.marks.apply(o.s, e)
+	}
+	f := Found{Info: o.info, Seq: e.Seq, Worker: o.worker, At: l.At, Entry: e}
+	if o.log.Kind == kindNotes && e.Kind == noteTitle && e.Text() != o.info.Title {
+		return nil // it is called otherwise now
+	}
+	return o.offer(ctx, at, f, l.Kind)
+}
+
+// isCurrent reports whether the line at a spot is the one that a title, label or
+// tag is found at. It may have been given several times, and a label that is given
+// again moves: the newest note counts. A title without a note is found at the first
+// line of the session.
+func (o *opened) isCurrent(ctx context.Context, at spot, f Found) (bool, error) {
+	if !isNote(f.Entry) {
+		return true, nil
+	}
+	newest, ok := o.h.notes[o.info.Name()]
+	if !ok {
+		newest = make(map[noteName]int64)
+		for l, err := range o.s.backend.Lines(ctx, keyOf(kindNotes, o.info.ID)) {
+			var n Note
+			if err == nil {
+				err = records.Decode(tidemark.Record{Key: keyOf(kindNotes, o.info.ID), Body: l.Body}, &n)
+			}
+			if o.h.damaged(err) {
+				continue
+			}
+			if err != nil {
+				return false, err
+			}
+			newest[noteName{n.Kind, n.Text}] = l.Seq
+		}
+		o.h.notes[o.info.Name()] = newest
+	}
+	note := int64(0)
+	if at.Log.Kind == kindNotes {
+		note = at.Seq
+	}
+	return newest[noteName{f.Entry.Kind, f.Entry.Text()}] == note, nil
+}
+
+// noteName is what a title, label or tag of a session is known by.
+type noteName struct{ kind, text string }
+
+// offer keeps what matches the question and is of a wanted rank.
+func (o *opened) offer(ctx context.Context, at spot, f Found, kind string) error {
+	h := o.h
+	if f.At.Before(h.q.Since) || !h.q.Match(f.Entry) {
+		return nil
+	}
+	r := h.q.rankOf(kind, f.Entry)
+	wanted := h.q.wants(kind, r)
+	if !wanted && !h.q.leavesOut(kind, r) || wanted && o.ranks&(1<<r) == 0 {
+		return nil
+	}
+	if current, err := o.isCurrent(ctx, at, f); err != nil || !current {
+		return err
+	}
+	if living, err := h.living(ctx, o.s, &f); err != nil || !living {
+		return err
+	}
+	if !wanted {
+		h.answer.LeftOut.N++
+		return nil
+	}
+	o.keep(place{r, at}, f)
+	return nil
+}
+
+// sessionFits reports whether the filters of sessions admit one.
+func (h *hunt) sessionFits(i Info) bool {
+	q := &h.q
+	return (q.Agent == "" || q.Agent == i.Agent) && (q.Project == "" || slices.Contains(h.places, i.Project)) &&
+		(q.Tag == "" || h.labelled[i.Name()] || hasTag(i.Session, q.Tag))
+}
+
+func (h *hunt) stateFits(i Info) bool { return (i.State == Live) != h.q.Trash }
+
+// living reports whether the session of a hit is in the state that is asked for.
+// A hit in a session that was removed counts for a fork that still shares the
+// entry, and becomes the fork's.
+func (h *hunt) living(ctx context.Context, s *Store, f *Found) (bool, error) {
+	if h.stateFits(f.Info) {
+		return true, nil
+	}
+	if f.Worker != "" || f.Seq == 0 || h.q.Trash {
+		return false, nil
+	}
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindFork, Prefix: string(f.Info.ID) + ".", Order: tidemark.ByID}) {
+		if err != nil {
+			return false, err
+		}
+		_, fork := sessionOf(r.Key)
+		i, ok, err := h.info(ctx, s, f.Info.Owner, tidemark.SessionID(fork))
+		if err != nil {
+			return false, err
+		}
+		if !ok || !h.stateFits(i) || i.Base == nil || i.Base.Seq < f.Seq {
+			continue
+		}
+		v := &View{s: s, Info: i}
+		if _, err := v.onPath(ctx, f.Seq); err != nil {
+			continue
+		}
+		// The fork may have masked what it shares.
+		m, err := h.marksOf(ctx, s, i, "")
+		if err != nil {
+			return false, err
+		}
+		if e := m.apply(s, f.Entry); h.q.Match(e) {
+			f.Info, f.Entry = i, e
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// info returns a session of an owner, false when it is gone or cannot be read.
+func (h *hunt) info(ctx context.Context, s *Store, owner string, id tidemark.SessionID) (Info, bool, error) {
+	name := tidemark.SessionName(owner, id)
+	if i, ok := h.infos[name]; ok {
+		return i, i.ID != "", nil
+	}
+	i, err := s.Session(ctx, id)
+	if errors.Is(err, tidemark.ErrNotFound) || h.damaged(err) {
+		i, err = Info{}, nil
+	}
+	if err == nil {
+		h.infos[name] = i
+	}
+	return i, i.ID != "", err
+}
+
+func (h *hunt) marksOf(ctx context.Context, s *Store, i Info, worker string) (marks, error) {
+	name := i.Name() + "." + worker
+	if m, ok := h.marks[name]; ok {
+		return m, nil
+	}
+	m, err := s.marksOf(ctx, i, worker)
+	if err == nil {
+		h.marks[name] = m
+	}
+	return m, err
+}
+
+// damaged notes a damage that is passed over.
+func (h *hunt) damaged(err error) bool {
+	if !errors.Is(err, tidemark.ErrCorrupt) {
+		return false
+	}
+	if h.answer.Damage == nil {
+		h.answer.Damage = err
+	}
+	return true
+}
