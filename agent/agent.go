@@ -80,6 +80,18 @@ type Settings struct {
 	Thinking       int    `yaml:"thinking"`
 }
 
+// Programs is how a conversation starts programs.
+type Programs struct {
+	Fence Fence
+	// Project is the folder that they start in; IsProject is false for a folder
+	// that is none, such as a home folder.
+	Project   string
+	IsProject bool
+	// Environ is the environment of programs in the sandbox. Variables is the
+	// person's, without the keys of models and our own variables.
+	Environ, Variables []string
+}
+
 // Options are the settings of one conversation. Store, Holder and Project are
 // required.
 type Options struct {
@@ -115,6 +127,10 @@ type Options struct {
 	Environ     []string
 	Fence       *Fence
 	SandboxMode string
+
+	// Source makes the tools that become known while the conversation runs, such
+	// as those of MCP servers; nil: there are none.
+	Source func(Programs) chat.ToolSource
 
 	// Grants, Unattended, Approve, Show and FreshInterpreter are those of
 	// chat.Options.

@@ -36,12 +36,9 @@ func (s *Setup) Assemble(ctx context.Context, o Options) (Assembly, error) {
 	} else if a.Model, err = s.Choose(o.Choice, lastModel(ctx, o.Store, o.Session)); err != nil {
 		return a, err
 	}
-	if o.Fence != nil {
-		a.Fence = *o.Fence
-	} else {
-		a.Fence = s.FenceFor(o)
-	}
-	a.Chat = s.chatOptions(o, a)
+	p := s.ProgramsFor(o)
+	a.Fence = p.Fence
+	a.Chat = s.chatOptions(o, p, a)
 	if o.System == "" {
 		a.Chat.Instructions = func() instructions.Set { return s.projectInstructions(o, a.Fence) }
 		a.Chat.System, err = s.systemPrompt(ctx, o, a.Fence)
@@ -60,27 +57,41 @@ func lastModel(ctx context.Context, s *store.Store, id tidemark.SessionID) (last
 	return last
 }
 
-func (s *Setup) chatOptions(o Options, a Assembly) chat.Options {
-	set := s.Chat
-	environ := o.Environ
-	if environ == nil {
-		if environ = s.toolEnviron(); a.Fence.Sandbox != nil {
-			environ = sandbox.Environ(environ)
+// ProgramsFor returns how a conversation starts programs.
+func (s *Setup) ProgramsFor(o Options) Programs {
+	p := Programs{Project: o.Project, IsProject: s.IsProject(o.Project), Environ: o.Environ, Variables: s.toolEnviron()}
+	if o.Fence != nil {
+		p.Fence = *o.Fence
+	} else {
+		p.Fence = s.FenceFor(o)
+	}
+	if p.Environ == nil {
+		if p.Environ = p.Variables; p.Fence.Sandbox != nil {
+			p.Environ = sandbox.Environ(p.Environ)
 		}
 	}
+	return p
+}
+
+func (s *Setup) chatOptions(o Options, p Programs, a Assembly) chat.Options {
+	set := s.Chat
 	session := tidemark.Session{Title: o.Title, Agent: cmp.Or(o.Agent, "tidemark"), Project: o.Project}
 	if o.AllowRemote {
 		session.Mode = tidemark.ModeRemote
 	}
+	var more chat.ToolSource
+	if o.Source != nil {
+		more = o.Source(p)
+	}
 	return chat.Options{
-		Store: o.Store, Holder: o.Holder, Model: a.Model.Client, Name: a.Model.Name, Provider: a.Model.Provider, Remote: a.Model.Remote,
+		More: more, Store: o.Store, Holder: o.Holder, Model: a.Model.Client, Name: a.Model.Name, Provider: a.Model.Provider, Remote: a.Model.Remote,
 		Thinking: set.Thinking, Workers: set.Workers, Title: Title, System: o.System, Session: session, Root: o.Project,
 		Allow: o.AllowRemote, Grants: o.Grants, Unattended: o.Unattended, Approve: o.Approve, Show: o.Show, FreshInterpreter: o.FreshInterpreter,
 		Limits: store.Limits{ToolRounds: set.ToolRounds, OutputBytes: set.OutputBytes, ToolsInContext: set.ToolsInContext},
 		Compact: compact.Options{Strategy: cmp.Or(o.Compaction, set.Compaction), MaxMessages: set.MaxMessages, MaxBytes: set.MaxBytes, MaxTokens: set.MaxTokens,
 			Keep: set.Keep, Budgets: compact.Budgets{Tool: set.ToolBudget, User: set.UserBudget, Assistant: set.AnswerBudget}},
 		Box: func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
-			return tool.New(tool.Options{Root: o.Project, Start: cmp.Or(o.Folder, o.Project), AskToLook: !s.IsProject(o.Project), Environ: environ,
+			return tool.New(tool.Options{Root: o.Project, Start: cmp.Or(o.Folder, o.Project), AskToLook: !p.IsProject, Environ: p.Environ,
 				Sandbox: a.Fence.Sandbox, Unfenced: a.Fence.Unfenced, Hidden: a.Fence.Hidden, State: state, Files: files,
 				OutputBytes: limits.OutputBytes, Output: output})
 		},

@@ -51,6 +51,9 @@ func GrantRows(ctx context.Context, book *grant.Book, s *store.Store, matches fu
 		if w, ok := g.Widens(); ok {
 			what = "programs in this project may " + w.String()
 		}
+		if g.Kind == grant.Program {
+			what = g.Label
+		}
 		r := GrantRow{Text: what, Session: g.Session, Project: g.Project, Kind: g.Kind, State: Granted, Hash: g.Hash, GrantedAt: g.At}
 		if g.Declined {
 			r.State = Declined

@@ -113,9 +113,7 @@ func bound(text string, most int) string {
 // mayReach refuses tools that contact other machines in a session that is
 // local-only.
 func (c *Chat) mayReach(t tool.Tool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t.Effect == tool.Network && c.session.Mode == tidemark.ModeLocal && !c.o.Allow {
+	if t.Effect == tool.Network && !c.mayReachOut() {
 		return tidemark.Errorf(tidemark.ErrLocalOnly, "this session is local-only; the user can allow it with --remote")
 	}
 	return nil

@@ -68,6 +68,9 @@ type Options struct {
 	// Tools are additional to those of the Box, for the agent and not for
 	// its workers.
 	Tools []tool.Tool
+	// More has tools that become known later, for the agent and not for its
+	// workers. It is closed with the conversation. It may be nil.
+	More ToolSource
 	// Without names tools that neither the agent nor its workers get, in
 	// any case of letters; "*" is all of them.
 	Without []string
@@ -206,8 +209,11 @@ type Chat struct {
 
 	show   sync.Mutex    // held while Show is called
 	asking chan struct{} // holds a token while a person is asked
-	saving sync.Mutex    // held during a change of the state; taken before mu
-	kept   []byte        // state as it was last kept; guarded by saving
+	// started is what the person said about programs of the project in this
+	// conversation; guarded by asking.
+	started map[grant.Thing]bool
+	saving  sync.Mutex // held during a change of the state; taken before mu
+	kept    []byte     // state as it was last kept; guarded by saving
 	// recorded are the parts of the state whose grant is written; cap are
 	// the limits that need no grant. Both are guarded by saving.
 	recorded map[grant.Thing]bool
@@ -274,7 +280,7 @@ func prepare(o Options) *Chat {
 		o.Workers = DefaultWorkers
 	}
 	c := &Chat{o: o, answers: answerer{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker),
-		handed: make(chan store.HandoverRequest, 1), asking: make(chan struct{}, 1)}
+		handed: make(chan store.HandoverRequest, 1), asking: make(chan struct{}, 1), started: make(map[grant.Thing]bool)}
 	c.main = &thread{c: c}
 	return c
 }
@@ -463,6 +469,9 @@ func (c *Chat) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	if stopRenewal != nil {
 		stopRenewal()
+	}
+	if c.o.More != nil {
+		err = errors.Join(err, c.o.More.Close())
 	}
 	return errors.Join(err, c.box.Close(), w.Close(ctx))
 }

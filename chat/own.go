@@ -35,9 +35,18 @@ func (t *thread) available() []tool.Tool {
 		all = append(all, t.c.o.Tools...)
 	}
 	all = append(all, defined...)
+	all = append(all, t.later()...)
 	return slices.DeleteFunc(all, func(o tool.Tool) bool {
 		return slices.ContainsFunc(t.c.o.Without, func(name string) bool { return name == "*" || strings.EqualFold(name, o.Name) })
 	})
+}
+
+// later returns the tools of the thread that became known while it ran.
+func (t *thread) later() []tool.Tool {
+	if t.worker != "" || t.c.o.More == nil {
+		return nil
+	}
+	return t.c.o.More.Tools()
 }
 
 // box returns the tools of the thread: a worker has a shell of its own.

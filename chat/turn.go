@@ -12,7 +12,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/model"
-	"github.com/tidemark-sessions/tidemark/tool"
 )
 
 // kindError is the entry that says why the model gave no answer.
@@ -92,6 +91,12 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	entries := append(opening, tidemark.Entry{Role: tidemark.User, Blocks: blocks})
 	if _, err := t.append(keeping, entries...); err != nil {
 		return turn, err
+	}
+	if t.worker == "" && t.c.o.More != nil {
+		t.c.o.More.Ready(ctx, t.c, t.told())
+		if err := t.retool(keeping); err != nil {
+			return turn, err
+		}
 	}
 	limits := t.c.limits()
 	for turn.Rounds < limits.ToolRounds {
@@ -191,7 +196,8 @@ func (t *thread) offered() []model.Tool {
 	return all
 }
 
-// retool offers the model a tool that was defined in this turn.
+// retool offers the model a tool that was defined, or became known, in this
+// turn.
 func (t *thread) retool(ctx context.Context) error {
 	if !t.hasNewTool() {
 		return nil
@@ -200,24 +206,32 @@ func (t *thread) retool(ctx context.Context) error {
 	return err
 }
 
-// hasNewTool reports whether there is a defined tool that the model does not know,
-// or knows in another form.
+// hasNewTool reports whether there is a tool that was defined or became known
+// since, and that the model does not know, or knows in another form.
 func (t *thread) hasNewTool() bool {
-	defined := t.box().Defined()
-	if len(defined) == 0 {
+	names := make(map[string]bool)
+	for _, d := range t.box().Defined() {
+		names[d.Name] = true
+	}
+	for _, o := range t.later() {
+		names[o.Name] = true
+	}
+	if len(names) == 0 {
 		return false
 	}
 	told := make(map[string]string)
-	for _, o := range markOf[[]model.Tool](*t.tools) {
+	for _, o := range t.told() {
 		told[o.Name] = string(mark(o))
 	}
-	for _, o := range t.offered() {
-		isDefined := slices.ContainsFunc(defined, func(d tool.Definition) bool { return d.Name == o.Name })
-		if isDefined && told[o.Name] != string(mark(o)) {
-			return true
-		}
+	return slices.ContainsFunc(t.offered(), func(o model.Tool) bool { return names[o.Name] && told[o.Name] != string(mark(o)) })
+}
+
+// told returns the tools that the model was offered last.
+func (t *thread) told() []model.Tool {
+	if t.tools == nil {
+		return nil
 	}
-	return false
+	return markOf[[]model.Tool](*t.tools)
 }
 
 // request is the next request to the model.
@@ -226,9 +240,7 @@ func (t *thread) request(name string) model.Request {
 	if t.system != nil {
 		r.System = t.system.Text()
 	}
-	if t.tools != nil {
-		r.Tools = markOf[[]model.Tool](*t.tools)
-	}
+	r.Tools = t.told()
 	return r
 }
 

@@ -80,6 +80,30 @@ func TestEntriesAreReadByRangeTailBranchAndLog(t *testing.T) {
 		t.Errorf("%+v", tree)
 	}
 	s.call(t, wA, "GET", path+"/tree", nil, "If-None-Match: "+a.Header.Get("ETag")).want(t, 304)
+	for query, want := range map[string]int{"limit=1": 200, "limit=0": 200, "limit=-1": 422, "cursor=bm9uZQ": 400} {
+		s.call(t, wA, "GET", path+"/tree?"+query, nil).want(t, want)
+	}
+	whole, pages := treeOf(t, s, path+"/tree"), treeOf(t, s, path+"/tree?limit=1")
+	if len(whole) < 2 || !cmp.Equal(whole, pages) {
+		t.Errorf("nodes %v, one by one %v", whole, pages)
+	}
+}
+
+// treeOf reads the nodes of a session page by page.
+func treeOf(t *testing.T, s *testServer, path string) (nodes []store.Node) {
+	t.Helper()
+	for at := path; at != ""; {
+		var page struct {
+			Nodes []store.Node
+			Next  string
+		}
+		s.call(t, wA, "GET", at, nil).want(t, 200).into(t, &page)
+		nodes = append(nodes, page.Nodes...)
+		if at = ""; page.Next != "" {
+			at = path + "&cursor=" + page.Next
+		}
+	}
+	return nodes
 }
 
 func TestPagesOfEntriesMeetWithoutAGap(t *testing.T) {

@@ -156,12 +156,12 @@ func TestSearchStatsAndReferencesSeeOnesOwnSessions(t *testing.T) {
 		Sessions []hits.InSession
 		Facets   []store.Facet
 	}
-	s.call(t, wA, "GET", "/api/v1/search?q=tide+|+high+|+thanks&limit=2&facets=true", nil).want(t, 200).into(t, &first)
-	if len(first.Items) != 2 || first.Items[0].Role != "title" || first.Next == "" || len(first.Sessions) != 1 || len(first.Facets) == 0 || first.Facets[0].Values[0].N != 2 {
+	s.call(t, wA, "GET", "/api/v1/search?q=high&limit=1&facets=true", nil).want(t, 200).into(t, &first)
+	if len(first.Items) != 1 || first.Next == "" || len(first.Sessions) != 1 || len(first.Facets) == 0 || len(first.Facets[0].Values) != 2 {
 		t.Errorf("the first answer: %+v", first)
 	}
-	s.call(t, wA, "GET", "/api/v1/search?q=tide+|+high+|+thanks&limit=2&cursor="+first.Next, nil).want(t, 200).into(t, &second)
-	if len(second.Items) != 1 || second.Next != "" || second.Items[0].Ref == first.Items[1].Ref {
+	s.call(t, wA, "GET", "/api/v1/search?q=high&limit=1&cursor="+first.Next, nil).want(t, 200).into(t, &second)
+	if len(second.Items) != 1 || second.Next != "" || second.Items[0].Ref == first.Items[0].Ref {
 		t.Errorf("the second answer: %+v", second)
 	}
 	s.call(t, wA, "GET", "/api/v1/search?q=other&limit=2&cursor="+first.Next, nil).want(t, 400)

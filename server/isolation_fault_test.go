@@ -312,7 +312,9 @@ func TestTheMatrixFindsWhatADatabaseLacks(t *testing.T) {
 			unseen = append(unseen, p.sql)
 			// Queries name the tenant themselves; who reads and writes within it
 			// is up to the policies alone.
-			if strings.HasPrefix(p.sql, "drop policy ") && !strings.HasPrefix(p.sql, "drop policy tenant ") {
+			// Lines of act are for the auditor, who is nobody that signs in:
+			// the attacks on the database itself miss that policy.
+			if strings.HasPrefix(p.sql, "drop policy ") && !strings.HasPrefix(p.sql, "drop policy tenant ") && p.sql != "drop policy reads on tidemark.act" {
 				t.Errorf("%s: nobody noticed over HTTP", p.sql)
 			}
 		})

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -24,12 +25,22 @@ type metrics struct {
 	active, streams atomic.Int64
 
 	mu       sync.Mutex
-	requests map[string]int64 // by labels
+	requests map[outcome]int64
 	seconds  map[string]*histogram
 }
 
 // buckets are the upper bounds, in seconds, of the histogram of answers.
 var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+// outcome is what requests are counted by.
+type outcome struct {
+	method, route string
+	status        int
+}
+
+func (a outcome) compare(b outcome) int {
+	return cmp.Or(cmp.Compare(a.method, b.method), cmp.Compare(a.route, b.route), cmp.Compare(a.status, b.status))
+}
 
 type histogram struct {
 	below []int64 // as many as buckets
@@ -38,15 +49,14 @@ type histogram struct {
 }
 
 func newMetrics(version string) *metrics {
-	return &metrics{version: version, requests: make(map[string]int64), seconds: make(map[string]*histogram)}
+	return &metrics{version: version, requests: make(map[outcome]int64), seconds: make(map[string]*histogram)}
 }
 
 // answered counts one answer.
 func (m *metrics) answered(method, route string, status int, took time.Duration, stream bool) {
-	labels := fmt.Sprintf("method=%s,route=%s,status=%s", label(method), label(route), label(strconv.Itoa(status)))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.requests[labels]++
+	m.requests[outcome{method, route, status}]++
 	if stream {
 		return // how long a stream stays open means nothing
 	}
@@ -82,8 +92,8 @@ func (m *metrics) write(w io.Writer) error {
 	fmt.Fprintf(&b, "tidemark_http_streams_active %d\n", m.streams.Load())
 	m.mu.Lock()
 	about("tidemark_http_requests_total", "counter", "Requests answered.")
-	for _, labels := range slices.Sorted(maps.Keys(m.requests)) {
-		fmt.Fprintf(&b, "tidemark_http_requests_total{%s} %d\n", labels, m.requests[labels])
+	for _, a := range slices.SortedFunc(maps.Keys(m.requests), outcome.compare) {
+		fmt.Fprintf(&b, "tidemark_http_requests_total{method=%s,route=%s,status=%s} %d\n", label(a.method), label(a.route), label(strconv.Itoa(a.status)), m.requests[a])
 	}
 	about("tidemark_http_request_seconds", "histogram", "How long answers took, streams left out.")
 	for _, route := range slices.Sorted(maps.Keys(m.seconds)) {

@@ -127,7 +127,7 @@ func (v *View) path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, er
 			yield(tidemark.Entry{}, err)
 			return
 		}
-		runs, err := v.runs(ctx, segments, seq)
+		runs, err := v.runs(ctx, segments, seq, 1)
 		if err != nil {
 			yield(tidemark.Entry{}, err)
 			return
@@ -144,18 +144,16 @@ func (v *View) path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, er
 
 type seqRun struct{ from, to int64 }
 
-// runs returns the path to seq as runs of consecutive seqs, oldest first. A seq of
-// 0 means the head.
-func (v *View) runs(ctx context.Context, segments []segment, seq int64) ([]seqRun, error) {
-	if seq == 0 {
-		l, err := v.head(ctx)
-		if err != nil {
-			return nil, err
-		}
-		seq = l.Seq
-		if l.Seq > 0 && l.Position.Depth == l.Seq {
-			return []seqRun{{1, l.Seq}}, nil // as many messages as entries: there is no other branch
-		}
+// runs returns the path to seq as runs of consecutive seqs, oldest first, at least
+// as far back as from. A seq of 0 means the head. A session of messages without
+// branches costs one line, however long it is.
+func (v *View) runs(ctx context.Context, segments []segment, seq, from int64) ([]seqRun, error) {
+	l, err := v.straight(ctx, segments, seq)
+	if err != nil {
+		return nil, err
+	}
+	if seq = l.Seq; l.Kind != "" {
+		return []seqRun{{1, seq}}, nil
 	}
 	var runs []seqRun
 	for l, err := range v.walk(ctx, segments, seq, 0) {
@@ -167,7 +165,28 @@ func (v *View) runs(ctx context.Context, segments []segment, seq int64) ([]seqRu
 		} else {
 			runs = append(runs, seqRun{l.Seq, l.Seq})
 		}
+		if l.Seq <= from {
+			break
+		}
 	}
 	slices.Reverse(runs)
 	return runs, nil
+}
+
+// straight returns the line of seq, of the head for 0, if there are as many
+// messages as entries up to there, so that all of them are on the path to it. For
+// any other one only Seq is set.
+func (v *View) straight(ctx context.Context, segments []segment, seq int64) (l tidemark.Line, err error) {
+	if seq == 0 {
+		l, err = v.head(ctx)
+	} else {
+		l, err = v.line(ctx, segments, seq)
+	}
+	switch {
+	case seq != 0 && (errors.Is(err, tidemark.ErrCorrupt) || errors.Is(err, tidemark.ErrNotFound)):
+		return tidemark.Line{Seq: seq}, nil // whoever reads on finds out
+	case err != nil || l.Position.Depth != l.Seq:
+		return tidemark.Line{Seq: l.Seq}, err
+	}
+	return l, nil
 }

@@ -62,6 +62,34 @@ func TestALongSessionIsNotReadWhole(t *testing.T) {
 			same(t, len(texts(t, view(t, s, w.ID()).Tail(t.Context(), 0, some))), some)
 			return nil
 		}},
+		{"a page in its middle", 4 * some, func() error {
+			v := view(t, s, w.ID())
+			head, err := v.Head(t.Context())
+			if err != nil {
+				return err
+			}
+			n := 0
+			for _, err := range v.PathRange(t.Context(), head, entries/2, 0) {
+				if n++; err != nil || n == some {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"turns in its middle", 4 * some, func() error {
+			page, err := view(t, s, w.ID()).TurnPage(t.Context(), 0, entries/2, some)
+			if err == nil && (len(page.Turns) != some || page.Total != entries+1 || page.Turns[0].Entries[0].Seq != entries/2+1) {
+				err = fmt.Errorf("%d turns of %d", len(page.Turns), page.Total)
+			}
+			return err
+		}},
+		{"nodes in its middle", 4 * some, func() error {
+			nodes, more, err := view(t, s, w.ID()).TreePage(t.Context(), entries/2, some)
+			if err == nil && (len(nodes) != some || !more || nodes[0].Number != entries/2 || nodes[0].Parent != entries/2-1) {
+				err = fmt.Errorf("%d nodes", len(nodes))
+			}
+			return err
+		}},
 		{"going on with it", 4 * some, func() error {
 			again := attach(t, s, w.ID(), "next")
 			add(t, again, user("more"))

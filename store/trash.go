@@ -160,7 +160,7 @@ func (v *View) copyPast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs, err := v.runs(ctx, segments, v.Base.Seq)
+	runs, err := v.runs(ctx, segments, v.Base.Seq, 1)
 	if err != nil {
 		return err
 	}

@@ -45,18 +45,50 @@ func (n *Node) describe(e tidemark.Entry) {
 // Tree returns the nodes of the session, in order of their numbers. Entries
 // that cannot be read are left out; Verify reports them.
 func (v *View) Tree(ctx context.Context) ([]Node, error) {
+	nodes, _, err := v.treeFrom(ctx, 0, 1, 0)
+	return nodes, err
+}
+
+// TreePage returns at most limit nodes of the Tree, from a number on, and whether
+// there are more. It reads these nodes and a few lines, however long the session
+// is; of a fork it reads everything.
+func (v *View) TreePage(ctx context.Context, from int64, limit int) (nodes []Node, more bool, err error) {
+	start := int64(1)
+	switch {
+	case v.Base != nil:
+		all, err := v.Tree(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		first := sort.Search(len(all), func(i int) bool { return all[i].Number >= from })
+		end := min(first+limit, len(all))
+		return all[first:end], end < len(all), nil
+	case from >= max(v.Nodes, 1):
+		return nil, false, nil
+	case from > 0:
+		before, err := v.NodeEnd(ctx, from-1)
+		if err != nil {
+			return nil, false, err
+		}
+		start = before + 1
+	}
+	return v.treeFrom(ctx, from, start, limit)
+}
+
+// treeFrom returns at most limit nodes, 0: all, from a number on, whose first
+// entry is start or behind it.
+func (v *View) treeFrom(ctx context.Context, from, start int64, limit int) (nodes []Node, more bool, err error) {
 	labels, err := v.Labels(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var nodes []Node
 	var newest tidemark.Entry
-	for e, err := range v.Log(ctx) {
+	for e, err := range v.LogRange(ctx, start, 0) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		newest = e
 		if structural(e) {
@@ -64,16 +96,23 @@ func (v *View) Tree(ctx context.Context) ([]Node, error) {
 		}
 		n := len(nodes)
 		if n == 0 || nodes[n-1].Number != e.Nodes-1 {
-			if e.Nodes == 0 {
+			if e.Nodes <= from {
 				continue // before the first turn: a system prompt
 			}
-			nodes = append(nodes, Node{Number: e.Nodes - 1, Parent: numberAt(nodes, e.Turn), First: e.Seq})
+			if more = limit > 0 && n == limit; more {
+				break
+			}
+			parent, err := v.parentOf(ctx, nodes, e, start)
+			if err != nil {
+				return nil, false, err
+			}
+			nodes = append(nodes, Node{Number: e.Nodes - 1, Parent: parent, First: e.Seq})
 			n++
 		}
 		nodes[n-1].Last, nodes[n-1].Messages = e.Seq, e.Depth
 		nodes[n-1].describe(e)
 	}
-	if len(nodes) == 0 && newest.Seq > 0 {
+	if len(nodes) == 0 && newest.Seq > 0 && from == 0 {
 		nodes = []Node{{Parent: -1, First: 1, Last: newest.Seq, Messages: newest.Depth}}
 	}
 	for seq, text := range labels {
@@ -85,10 +124,28 @@ func (v *View) Tree(ctx context.Context) ([]Node, error) {
 	if newest.Kind == tidemark.KindBranch {
 		tip = newest.Parent
 	}
+	if more || start > 1 {
+		if tip, err = v.Head(ctx); err != nil {
+			return nil, false, err
+		}
+	}
 	if i := indexAt(nodes, tip); i >= 0 {
 		nodes[i].Current = true
 	}
-	return nodes, nil
+	return nodes, more, nil
+}
+
+// parentOf returns the number of the node that e, the first entry of another one,
+// follows, -1: none. What is before start is not among nodes.
+func (v *View) parentOf(ctx context.Context, nodes []Node, e tidemark.Entry, start int64) (int64, error) {
+	if e.Turn == 0 || e.Turn >= start {
+		return numberAt(nodes, e.Turn), nil
+	}
+	p, err := v.Position(ctx, e.Turn)
+	if errors.Is(err, tidemark.ErrCorrupt) {
+		return -1, nil // as if it were left out
+	}
+	return p.Nodes - 1, err
 }
 
 // indexAt returns the index of the node that covers seq, -1 when none does.

@@ -18,9 +18,14 @@ type Turn struct {
 // seq is 0. Entries before the first turn, and those that cannot be read, are
 // left out.
 func (v *View) Turns(ctx context.Context, seq int64) iter.Seq2[Turn, error] {
+	return turnsOf(v.Path(ctx, seq))
+}
+
+// turnsOf puts the entries of a path together.
+func turnsOf(path iter.Seq2[tidemark.Entry, error]) iter.Seq2[Turn, error] {
 	return func(yield func(Turn, error) bool) {
 		var t Turn
-		for e, err := range v.Path(ctx, seq) {
+		for e, err := range path {
 			if errors.Is(err, tidemark.ErrCorrupt) {
 				continue
 			}
@@ -44,6 +49,81 @@ func (v *View) Turns(ctx context.Context, seq int64) iter.Seq2[Turn, error] {
 			yield(t, nil)
 		}
 	}
+}
+
+// TurnPage is a part of the turns on a path.
+type TurnPage struct {
+	Turns []Turn
+	First int64 // how many turns are before them
+	Total int64 // how many turns the path has
+}
+
+// TurnPage returns at most limit of the turns on the path to seq, behind the
+// first offset; to the head when seq is 0. A session of messages without branches
+// is not read for that, but for a few lines that find the place; in any other one
+// turns are counted from the beginning.
+func (v *View) TurnPage(ctx context.Context, seq, offset int64, limit int) (TurnPage, error) {
+	page := TurnPage{First: offset}
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return page, err
+	}
+	end, err := v.straight(ctx, segments, seq)
+	if err != nil {
+		return page, err
+	}
+	from, total := int64(1), end.Position.Nodes
+	if end.Kind != "" && offset > 0 && offset < total {
+		from, err = v.turnStart(ctx, segments, end.Seq, offset)
+	}
+	if end.Kind == "" || errors.Is(err, tidemark.ErrCorrupt) {
+		return v.countTurns(ctx, page, seq, limit)
+	}
+	if page.Total = total; err != nil || offset >= total {
+		return page, err
+	}
+	for t, err := range turnsOf(v.PathRange(ctx, end.Seq, from, 0)) {
+		if err != nil {
+			return page, err
+		}
+		if page.Turns = append(page.Turns, t); len(page.Turns) == limit {
+			break
+		}
+	}
+	return page, nil
+}
+
+// countTurns is TurnPage for any path.
+func (v *View) countTurns(ctx context.Context, page TurnPage, seq int64, limit int) (TurnPage, error) {
+	for t, err := range v.Turns(ctx, seq) {
+		if err != nil {
+			return page, err
+		}
+		if page.Total >= page.First && len(page.Turns) < limit {
+			page.Turns = append(page.Turns, t)
+		}
+		page.Total++
+	}
+	return page, nil
+}
+
+// turnStart returns the first entry of a turn, where all entries up to end are on
+// one path: the count of nodes never decreases along it.
+func (v *View) turnStart(ctx context.Context, segments []segment, end, number int64) (int64, error) {
+	low, high := int64(1), end
+	for low < high {
+		mid := low + (high-low)/2
+		l, err := v.line(ctx, segments, mid)
+		if err != nil {
+			return 0, err
+		}
+		if l.Position.Nodes > number {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low, nil
 }
 
 // TurnCount is how many turns are on the path to the head. A session of messages
@@ -93,7 +173,7 @@ func (v *View) PathRange(ctx context.Context, at, from, to int64) iter.Seq2[tide
 
 // pathRange is PathRange with the branch markers. It reports whether to go on.
 func (v *View) pathRange(ctx context.Context, segments []segment, at, from, to int64, yield func(tidemark.Entry, error) bool) bool {
-	runs, err := v.runs(ctx, segments, at)
+	runs, err := v.runs(ctx, segments, at, from)
 	if err != nil {
 		yield(tidemark.Entry{}, err)
 		return false

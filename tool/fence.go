@@ -24,9 +24,11 @@ type Sandbox struct {
 	Confine func(sandbox.Policy, *exec.Cmd) (*sandbox.Fence, error)
 }
 
-// confine puts a command into the sandbox with its current policy and
-// what was allowed beyond it. Without a sandbox it does nothing.
-func (s *Sandbox) confine(more sandbox.Widening, cmd *exec.Cmd) (sandbox.Policy, *sandbox.Fence, error) {
+// Hold puts a command into the sandbox with its current policy, which is
+// returned, and what was allowed beyond it. The caller tells the fence when the
+// command was started, and closes it when it has ended. Without a sandbox, nil,
+// it does nothing, and there is no fence.
+func (s *Sandbox) Hold(more sandbox.Widening, cmd *exec.Cmd) (sandbox.Policy, *sandbox.Fence, error) {
 	if s == nil {
 		return sandbox.Policy{}, nil, nil
 	}
@@ -52,6 +54,12 @@ func (s *Sandbox) now() *sandbox.Policy {
 // than the current one.
 func (s *Sandbox) outOfDate(w *warm) bool {
 	return s != nil && !reflect.DeepEqual(w.policy, s.Policy())
+}
+
+// LookUp finds a program in the PATH of an environment, as far as the sandbox
+// sees it. It returns "" when there is none.
+func (s *Sandbox) LookUp(environ []string, name string) string {
+	return lookUp(environ, name, s.sees)
 }
 
 // sees reports whether a program in the sandbox finds what is at a path.

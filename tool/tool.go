@@ -180,10 +180,10 @@ func New(o Options) (*Box, error) {
 		o.MostTimeout = max(DefaultMostTimeout, o.Timeout)
 	}
 	if o.Shell == "" {
-		o.Shell = lookUp(o.Environ, "bash", o.Sandbox.sees)
+		o.Shell = o.Sandbox.LookUp(o.Environ, "bash")
 	}
 	if o.Python == "" {
-		o.Python = lookUp(o.Environ, "python3", o.Sandbox.sees)
+		o.Python = o.Sandbox.LookUp(o.Environ, "python3")
 	}
 	w, err := durable.OpenWorkspace(o.Root)
 	if err != nil {

@@ -106,7 +106,7 @@ func startWarm(o Options, p program) (*warm, error) {
 		return nil, err
 	}
 	cmd := &exec.Cmd{Path: p.path, Args: append([]string{p.path}, p.args...), Dir: p.dir, Env: withDir(p.environ, p.dir), Stdin: inR, Stdout: outW, Stderr: repW}
-	policy, fence, err := o.Sandbox.confine(p.more, cmd)
+	policy, fence, err := o.Sandbox.Hold(p.more, cmd)
 	if err != nil {
 		closeAll()
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/bundle"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -241,15 +242,31 @@ func (i *Importer) path(ctx context.Context, path string) error {
 			return err
 		}
 		tool, ok := detect(ctx, p)
+		var why error
+		if !ok && bundle.IsZip(p.FS, p.Path) {
+			why = refusedZip(p)
+		}
 		done()
-		if ok {
+		switch {
+		case ok:
 			return i.foreign(ctx, path, tool.Name)
+		case why != nil:
+			return why
 		}
 	}
 	if bytes.HasPrefix(begin, []byte("SQLite format 3")) {
 		return notOurs(errors.New("a database of no tool that is known"))
 	}
 	return i.sessions(ctx, r, path)
+}
+
+// refusedZip says why a zip is not an export of a service that is known.
+func refusedZip(p convert.Source) error {
+	b, err := bundle.Open(p)
+	if err != nil {
+		return notOurs(err)
+	}
+	return errors.Join(notOurs(errors.New("a zip with conversations of no service that is known")), b.Close())
 }
 
 // restore restores an archive, and indexes it. Without the key, whoever has

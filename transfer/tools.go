@@ -16,14 +16,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/agentzero"
 	"github.com/tidemark-sessions/tidemark/convert/agsh"
 	"github.com/tidemark-sessions/tidemark/convert/atif"
+	"github.com/tidemark-sessions/tidemark/convert/chatgpt"
+	"github.com/tidemark-sessions/tidemark/convert/claudeai"
 	"github.com/tidemark-sessions/tidemark/convert/claudecode"
 	"github.com/tidemark-sessions/tidemark/convert/cline"
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/convert/continuecli"
 	"github.com/tidemark-sessions/tidemark/convert/copilot"
+	"github.com/tidemark-sessions/tidemark/convert/copilotchat"
+	"github.com/tidemark-sessions/tidemark/convert/cursor"
 	"github.com/tidemark-sessions/tidemark/convert/droid"
 	"github.com/tidemark-sessions/tidemark/convert/fleetrlm"
 	"github.com/tidemark-sessions/tidemark/convert/gemini"
+	"github.com/tidemark-sessions/tidemark/convert/goose"
 	"github.com/tidemark-sessions/tidemark/convert/herdctl"
 	"github.com/tidemark-sessions/tidemark/convert/kimi"
 	"github.com/tidemark-sessions/tidemark/convert/messages"
@@ -39,9 +44,9 @@ import (
 func Tools() []convert.Tool {
 	return []convert.Tool{
 		claudecode.Tool(), codex.Tool(), opencode.Kilo(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
-		kimi.Tool(), droid.Tool(),
+		kimi.Tool(), droid.Tool(), goose.Tool(), copilotchat.Tool(), cursor.Tool(),
 		agentsfleet.Tool(), agentzero.Tool(), agsh.Tool(), fleetrlm.Tool(), herdctl.Tool(),
-		messages.Anthropic(), messages.OpenAI(), atif.Tool(), atif.OTel(),
+		chatgpt.Tool(), claudeai.Tool(), messages.Anthropic(), messages.OpenAI(), atif.Tool(), atif.OTel(),
 	}
 }
 

@@ -21,7 +21,7 @@ func (c *Conversation) Complete(ctx context.Context, line string, pos int) (from
 		return from, fileNames(before[from:])
 	}
 	if !inArg {
-		for _, k := range Commands() {
+		for _, k := range c.Commands() {
 			if strings.HasPrefix(k.Name, name) {
 				found = append(found, k.Name+" ")
 			}

@@ -113,6 +113,7 @@ func Commands() []Command {
 		{"/loops", "", "what is repeated", (*Conversation).loops, anytime, front},
 		{"/cancel", "LOOP", "end a loop", (*Conversation).cancelLoop, anytime, front},
 		{"/wake", "AFTER", "wake this session after a time", (*Conversation).wake, false, front},
+		{"/mcp", "[NAME|restart NAME|allow NAME]", "the MCP servers of this conversation", (*Conversation).servers, false, false},
 		{"/init", "", "draft AGENTS.md, the instructions of this project", (*Conversation).init_, false, false},
 		{"/context", "", "what the model is told besides the conversation", (*Conversation).context, false, false},
 		{"/status", "", "what this session is", (*Conversation).status, anytime, false},
@@ -149,7 +150,7 @@ func (c *Conversation) Run(ctx context.Context, line string) error {
 	if IsExit(name) {
 		name = "/exit"
 	}
-	for _, k := range Commands() {
+	for _, k := range c.Commands() {
 		if k.Name == name {
 			return k.Run(c, ctx, strings.TrimSpace(arg))
 		}
@@ -205,7 +206,7 @@ func (c *Conversation) EncryptionText() string {
 }
 
 func (c *Conversation) help(context.Context, string) error {
-	for _, k := range Commands() {
+	for _, k := range c.Commands() {
 		c.print("  %-32s %s", k.Name+" "+k.Args, k.Help)
 	}
 	return nil

@@ -143,18 +143,22 @@ func searchesInOrder(b *bench) {
 			l := NewLine(log, seq, `{}`)
 			l.At = start.Add(time.Duration(seq*7919%lines*logs+int64(n)) * 50 * time.Millisecond)
 			a.Lines = append(a.Lines, sealed(log, l))
-			words = append(words, tidemark.Indexed{Log: log, Seq: seq, At: l.At, Words: []string{"fish"}})
+			words = append(words, tidemark.Indexed{Log: log, Seq: seq, At: l.At, Words: []string{"fish", "fished", "fishing"}})
 		}
 		b.keep(a)
 		if err := s.Index(context.Background(), words...); err != nil {
 			b.Fatalf("Index = %v", err)
 		}
 	}
-	hits := b.found(s, tidemark.IndexQuery{All: all("fish")})
-	b.same(len(hits), logs*lines)
-	for i := 1; i < len(hits); i++ {
-		if hits[i].At.After(hits[i-1].At) {
-			b.Fatalf("hit %d, of %v, comes behind one of %v", i, hits[i].At, hits[i-1].At)
+	for _, term := range []tidemark.Term{{Word: "fish"}, {Word: "fis", Prefix: true}} {
+		hits := b.found(s, tidemark.IndexQuery{All: [][]tidemark.Term{{term}}})
+		if len(hits) != logs*lines {
+			b.Errorf("%+v: %d hits, want %d", term, len(hits), logs*lines)
+		}
+		for i := 1; i < len(hits); i++ {
+			if hits[i].At.After(hits[i-1].At) {
+				b.Fatalf("%+v: hit %d, of %v, comes behind one of %v", term, i, hits[i].At, hits[i-1].At)
+			}
 		}
 	}
 }

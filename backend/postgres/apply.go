@@ -147,12 +147,14 @@ func (a *applying) wants() *wanted {
 			k := b.Puts[i].Key
 			must(k)
 			w.logs[k] = true
+			w.fenced(k)
 			if b.Replaces(b.Puts[i]) == 0 {
 				a.noteCreation(w, k)
 			}
 		}
 		for i := range b.Deletes {
 			must(b.Deletes[i].Key)
+			w.fenced(b.Deletes[i].Key)
 		}
 		for i := range b.Appends {
 			w.append(a, b, &b.Appends[i])
@@ -166,6 +168,14 @@ func (a *applying) wants() *wanted {
 	slices.Sort(w.reserve)
 	w.reserve = slices.Compact(w.reserve)
 	return w
+}
+
+// fenced locks the log whose fence goes when a record changes: the database
+// changes that row, too, and rows are locked in one order.
+func (w *wanted) fenced(record tidemark.Key) {
+	if log := (tidemark.Key{Kind: kindSession, ID: record.ID}); fencedBy(log, record) {
+		w.logs[log] = true
+	}
 }
 
 func (w *wanted) append(a *applying, b *tidemark.Batch, ap *tidemark.Append) {

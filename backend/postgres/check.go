@@ -20,6 +20,10 @@ var checks = []struct{ place, sql string }{
 	{"table log", `select l.kind, l.id, 'the head is not that of the newest line'
   from tidemark.log l join tidemark.line n on n.tenant = l.tenant and n.owner = l.owner and n.log = l.log and n.seq = l.length
   where l.tenant = $1 and l.owner = $2 and (n.parent, n.depth, n.nodes, n.turn, n.chain) is distinct from (l.parent, l.depth, l.nodes, l.turn, l.chain)`},
+	{"table log", `select l.kind, l.id, 'it keeps a lease or a record that does not stand' from tidemark.log l
+  left join tidemark.record e on e.tenant = l.tenant and e.owner = l.owner and e.kind = 'lease' and e.id = l.id
+  left join tidemark.record r on r.tenant = l.tenant and r.owner = l.owner and r.kind = 'session' and r.id = l.id
+  where l.tenant = $1 and l.owner = $2 and (l.lease is not null and l.lease is distinct from e.version or l.record is not null and l.record is distinct from r.version)`},
 	{"table line", `select '', '', format('%s lines of a log that is not there', count(*)) from tidemark.line n
   where n.tenant = $1 and n.owner = $2 and not exists (select from tidemark.log l where l.tenant = n.tenant and l.owner = n.owner and l.log = n.log)
   group by n.log`},
@@ -41,7 +45,7 @@ var checks = []struct{ place, sql string }{
   where w.tenant = $1 and w.owner = $2 and w.scope is distinct from l.scope group by l.kind, l.id`},
 }
 
-// Check compares heads with their lines, the column touched with what it is
+// Check compares heads with their lines and with the lease that they keep, the column touched with what it is
 // derived from, the search index with the lines, and the scopes of shared rows
 // with those of their sessions. It reads no body, and each table a few times.
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {

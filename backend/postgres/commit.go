@@ -285,8 +285,10 @@ func (w *writer) transact(group []*pending) (sent bool, err error) {
 		return false, err
 	}
 	defer c.Release()
-	if q := newQuick(group); q != nil {
-		if sent, err := q.send(ctx, c, w.who); !errors.Is(err, errOtherwise) {
+	if q := newQuick(group, w.who, &w.db.fences); q != nil {
+		sent, err := q.send(ctx, c, w.who)
+		w.db.fences.settle(w.who, q.logs, err == nil)
+		if !errors.Is(err, errOtherwise) {
 			return sent, err
 		}
 	}

@@ -263,6 +263,8 @@ func (w *statement) filter(b *Backend, q tidemark.Query) string {
 	// condition; ids that begin alike are found by the primary key.
 	switch {
 	case q.Prefix != "":
+	case q.Group != "" && q.State != "":
+		and(`coalesce(r."group" <> '' and r.state <> '', false)`)
 	case q.Group != "":
 		and(`r."group" <> ''`)
 	case q.State != "":

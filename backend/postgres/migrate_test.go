@@ -60,9 +60,17 @@ func TestThreeMigratorsAtOnceMigrateOnce(t *testing.T) {
 	connected(t, db.Server, nil)
 }
 
-// older takes the last migration back, as a database of the program before has it.
+// withoutFences takes version 6 back.
+func withoutFences(t *testing.T, db *pgtest.Database) {
+	t.Helper()
+	tell(t, db.Owner, `drop trigger look_again on tidemark.record`, `drop function tidemark.look_again`, `drop function tidemark.append_leased`, `drop function tidemark.append_one`,
+		`alter table tidemark.log drop column lease, drop column record, drop column moved`, `drop index tidemark.record_group_state`, `delete from tidemark.goose_db_version where version_id > 5`)
+}
+
+// older takes migrations back, as a database of an earlier program has it.
 func older(t *testing.T, db *pgtest.Database) {
 	t.Helper()
+	withoutFences(t, db)
 	tell(t, db.Owner, `do $$ begin execute (select 'drop function ' || oid::regprocedure from pg_proc where proname = 'append' and pronamespace = 'tidemark'::regnamespace); end $$`)
 	tell(t, db.Owner, `alter table tidemark.log add constraint log_session check (true), add constraint log_scope check (true)`)
 	tell(t, db.Owner, `alter table tidemark.record add constraint record_session check (true), add constraint record_scope check (true)`)
@@ -222,6 +230,8 @@ func TestSelfTestTurnsRed(t *testing.T) {
 		change{"public", `grant references on tidemark.record to public`, "REFERENCES on record", tidemark.ErrDenied},
 		change{"create", `grant create on schema tidemark to ` + role, "CREATE in the schema", tidemark.ErrDenied},
 		change{"trigger", `create function tidemark.t() returns trigger language plpgsql as 'begin return new; end'; create trigger t before insert on tidemark.line for each row execute function tidemark.t()`, "trigger t on line", tidemark.ErrDenied},
+		change{"no trigger", `drop trigger look_again on tidemark.record`, "trigger look_again on record is missing", tidemark.ErrDenied},
+		change{"idle trigger", `alter table tidemark.record disable trigger look_again`, "trigger look_again on record is not as it was made", tidemark.ErrDenied},
 		change{"missing", fmt.Sprintf(`delete from tidemark.goose_db_version where version_id = %d`, Schema), fmt.Sprintf("needs version %d", Schema), tidemark.ErrUnsupported},
 		change{"newer", `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true)`, "newer program", tidemark.ErrUnsupported},
 		change{"no tables", `drop schema tidemark cascade`, "migrate it as its owner", tidemark.ErrNoStore},

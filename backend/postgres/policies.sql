@@ -71,3 +71,9 @@ create policy named on tidemark.line for select using (owner = (select tidemark.
 -- policy to change or to delete a row, nor a right.
 create policy adds on tidemark.act for insert with check (true);
 create policy reads on tidemark.act for select using ((select tidemark.setting_id('tidemark.user')) = 'adb2951e-144f-8ba1-ad96-63fabe743313'::uuid);
+
+-- A log forgets the lease and the record that it was last appended to under when
+-- either changes, so that nobody appends under one that is lost.
+create or replace trigger look_again after update of tenant, owner, kind, id, version or delete on tidemark.record
+  for each row when (old.kind in ('lease', 'session')) execute function tidemark.look_again();
+alter table tidemark.record enable trigger look_again;

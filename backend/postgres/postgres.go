@@ -63,6 +63,7 @@ type Database struct {
 
 	mu      sync.Mutex
 	writers map[who]*writer
+	fences  fences
 	hints   hints
 	close   sync.Once
 }

@@ -19,9 +19,18 @@ import (
 // finds out which batch it was.
 type quick struct {
 	needs map[tidemark.Key]int64
-	logs  []*tidemark.Append
+	logs  []*growing
 	acts  actsOut
-	of    map[*tidemark.Append]*tidemark.Batch
+}
+
+// growing is a log that lines are appended to.
+type growing struct {
+	*tidemark.Append
+	batch *tidemark.Batch
+	under fence
+	// checked means that the records of the fence are looked up among the needs,
+	// and not in the row of the log.
+	checked bool
 }
 
 // quickLines bounds a group that takes the quick way: the SQL function searches
@@ -31,32 +40,42 @@ const quickLines = 256
 // codeOtherwise is what the function raises when a condition does not hold.
 const codeOtherwise = "TM001"
 
-const sqlAppend = `select tidemark.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-  $23, $24, $25, $26, $27, $28, $29)`
+const sqlAppend = `select tidemark.append_leased($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+  $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)`
+
+// sqlAppendOne is for one line of a log that knows what is required.
+const sqlAppendOne = `select tidemark.append_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+  $21, $22, $23, $24, $25, $26)`
 
 // newQuick returns nil when the group has to take the long way: something is
 // created, put or deleted, or there is more than one statement can carry.
-func newQuick(group []*pending) *quick {
-	q := &quick{needs: make(map[tidemark.Key]int64), of: make(map[*tidemark.Append]*tidemark.Batch)}
+func newQuick(group []*pending, who who, known *fences) *quick {
+	q := &quick{needs: make(map[tidemark.Key]int64)}
 	lines, bytes := 0, 0
 	for _, p := range group {
 		b := p.batch
 		if b.Adopt || len(b.Puts)+len(b.Deletes)+len(b.Drops) > 0 {
 			return nil
 		}
-		for _, n := range b.Require {
-			if v, ok := q.needs[n.Key]; n.Version == 0 || ok && v != n.Version {
-				return nil
-			}
-			q.needs[n.Key] = n.Version
-		}
+		first := len(q.logs)
 		for i := range b.Appends {
 			ap := &b.Appends[i]
 			if ap.Lines[0].Seq == 1 {
 				return nil
 			}
-			q.logs, q.of[ap] = append(q.logs, ap), b
+			g := &growing{Append: ap, batch: b, under: fenceOf(ap.Log, b.Require)}
+			g.checked = !known.has(who, ap.Log, g.under)
+			q.logs = append(q.logs, g)
 			lines += len(ap.Lines)
+		}
+		for _, n := range b.Require {
+			v, again := q.needs[n.Key]
+			switch {
+			case n.Version == 0 || again && v != n.Version:
+				return nil
+			case !slices.ContainsFunc(q.logs[first:], func(g *growing) bool { return !g.checked && fencedBy(g.Log, n.Key) }):
+				q.needs[n.Key] = n.Version
+			}
 		}
 		for i := range p.acts {
 			q.acts.add(&p.acts[i])
@@ -66,8 +85,28 @@ func newQuick(group []*pending) *quick {
 	if len(q.logs) == 0 || lines > quickLines || bytes > statementBytes {
 		return nil
 	}
-	slices.SortFunc(q.logs, func(a, b *tidemark.Append) int { return compareKeys(a.Log, b.Log) })
+	slices.SortFunc(q.logs, func(a, b *growing) int { return compareKeys(a.Log, b.Log) })
 	return q
+}
+
+// statement returns what is sent, and its parameters.
+func (q *quick) statement(who who) (sql string, args []any) {
+	if len(q.logs) == 1 && len(q.logs[0].Lines) == 1 && len(q.needs) == 0 && len(q.acts.ns) <= 1 {
+		return sqlAppendOne, q.argsOfOne(who)
+	}
+	return sqlAppend, q.args(who)
+}
+
+// argsOfOne are those of sqlAppendOne.
+func (q *quick) argsOfOne(who who) []any {
+	g := q.logs[0]
+	l := &g.Lines[0]
+	args := []any{who.tenant, who.user, g.Log.Kind, g.Log.ID, l.Seq - 1, g.batch.HeadAt(*g.Append), versionOut(g.under.lease), versionOut(g.under.record),
+		l.Seq, toText(l.Kind), keyOut(l.Key), l.At, l.Position.Parent, l.Position.Depth, l.Position.Nodes, l.Position.Turn, chainOut(l.Chain), g.batch.ID, int64(l.Sum), bodyOut(l.Body)}
+	if a := &q.acts; len(a.ns) > 0 {
+		return append(args, a.nodes[0], a.boots[0], a.ns[0], a.ats[0], a.sums[0], a.bodies[0])
+	}
+	return append(args, nil, nil, nil, nil, nil, nil)
 }
 
 // args are those of sqlAppend.
@@ -81,24 +120,37 @@ func (q *quick) args(who who) []any {
 		needs.kinds, needs.ids, needs.versions = append(needs.kinds, k.Kind), append(needs.ids, k.ID), append(needs.versions, q.needs[k])
 	}
 	var logs struct {
-		kinds, ids []string
-		lasts      []int32
-		ats        []time.Time
+		kinds, ids      []string
+		befores         []int64
+		lasts           []int32
+		ats             []time.Time
+		leases, records []*int64
+		checked         []bool
 	}
 	var of []int32
 	var o linesOut
-	for i, ap := range q.logs {
-		b := q.of[ap]
-		for j := range ap.Lines {
-			o.add(nil, id{}, &ap.Lines[j], b.ID)
+	for i, g := range q.logs {
+		for j := range g.Lines {
+			o.add(nil, id{}, &g.Lines[j], g.batch.ID)
 			of = append(of, int32(i+1))
 		}
-		logs.kinds, logs.ids = append(logs.kinds, ap.Log.Kind), append(logs.ids, ap.Log.ID)
-		logs.lasts, logs.ats = append(logs.lasts, int32(len(of))), append(logs.ats, b.At)
+		logs.kinds, logs.ids, logs.befores = append(logs.kinds, g.Log.Kind), append(logs.ids, g.Log.ID), append(logs.befores, g.Lines[0].Seq-1)
+		logs.lasts, logs.ats = append(logs.lasts, int32(len(of))), append(logs.ats, g.batch.HeadAt(*g.Append))
+		logs.leases, logs.records = append(logs.leases, versionOut(g.under.lease)), append(logs.records, versionOut(g.under.record))
+		logs.checked = append(logs.checked, g.checked)
 	}
 	p := &o.places
-	return append([]any{who.tenant, who.user, needs.kinds, needs.ids, needs.versions, logs.kinds, logs.ids, logs.lasts, logs.ats,
+	return append([]any{who.tenant, who.user, needs.kinds, needs.ids, needs.versions,
+		logs.kinds, logs.ids, logs.befores, logs.lasts, logs.ats, logs.leases, logs.records, logs.checked,
 		of, o.seqs, o.kinds, o.keys, o.ats, p.parents, p.depths, p.nodes, p.turns, o.chains, o.batch, o.sums, o.bodies}, q.acts.args()...)
+}
+
+// versionOut is a version on its way to the database; 0 is none.
+func versionOut(v int64) *int64 {
+	if v == 0 {
+		return nil
+	}
+	return &v
 }
 
 // send returns errOtherwise when nothing has changed and the long way is to be
@@ -106,7 +158,8 @@ func (q *quick) args(who who) []any {
 // function's result comes before COMMIT, so when the function refuses, nothing
 // was committed.
 func (q *quick) send(ctx context.Context, c *pgxpool.Conn, who who) (sent bool, err error) {
-	rows, err := c.Query(ctx, sqlAppend, q.args(who)...)
+	sql, args := q.statement(who)
+	rows, err := c.Query(ctx, sql, args...)
 	if err != nil {
 		return !pgconn.SafeToRetry(err) && codeOf(err) == "", err
 	}

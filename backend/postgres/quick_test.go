@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,8 +24,45 @@ func TestOnlyLinesThatGoOnTakeTheQuickWay(t *testing.T) {
 		"adopted":              {tidemark.Batch{Appends: more, Adopt: true}, false},
 		"no lines":             {tidemark.Batch{Require: []tidemark.Precondition{{Key: log, Version: 1}}}, false},
 	} {
-		if got := newQuick([]*pending{{batch: &c.batch}}) != nil; got != c.quick {
+		if got := newQuick([]*pending{{batch: &c.batch}}, who{}, new(fences)) != nil; got != c.quick {
 			t.Errorf("%s: quick is %v", name, got)
+		}
+	}
+}
+
+// What is looked up, written with others or not alone takes a list.
+func TestALineAloneOfALogThatKnowsItsLeaseTakesNoList(t *testing.T) {
+	log := key("session", string(session))
+	lease := tidemark.Precondition{Key: key("lease", log.ID), Version: 3}
+	known := new(fences)
+	known.settle(who{}, []*growing{{Append: &tidemark.Append{Log: log}, under: fence{lease: 3}, checked: true}}, true)
+	one := func(log tidemark.Key, seqs ...int64) *pending {
+		a := tidemark.Append{Log: log}
+		for _, seq := range seqs {
+			a.Lines = append(a.Lines, line(log, seq, "user", "{}"))
+		}
+		return &pending{batch: &tidemark.Batch{Appends: []tidemark.Append{a}, Require: []tidemark.Precondition{lease}}}
+	}
+	did := one(log, 2)
+	did.acts = []act{{line: &tidemark.Line{Seq: 1}}}
+	for name, c := range map[string]struct {
+		group []*pending
+		known *fences
+		want  string
+	}{
+		"alone":            {[]*pending{one(log, 2)}, known, sqlAppendOne},
+		"with its act":     {[]*pending{did}, known, sqlAppendOne},
+		"not known":        {[]*pending{one(log, 2)}, new(fences), sqlAppend},
+		"two lines":        {[]*pending{one(log, 2, 3)}, known, sqlAppend},
+		"of a worker":      {[]*pending{one(key("worker", log.ID+".w"), 2)}, known, sqlAppend},
+		"with another's":   {[]*pending{one(log, 2), one(key("notes", log.ID), 2)}, known, sqlAppend},
+		"under no lease":   {[]*pending{{batch: &tidemark.Batch{Appends: one(log, 2).batch.Appends}}}, new(fences), sqlAppendOne},
+		"an older lease":   {[]*pending{{batch: &tidemark.Batch{Appends: one(log, 2).batch.Appends, Require: []tidemark.Precondition{{Key: lease.Key, Version: 2}}}}}, known, sqlAppend},
+		"a record as well": {[]*pending{{batch: &tidemark.Batch{Appends: one(log, 2).batch.Appends, Require: []tidemark.Precondition{lease, {Key: log, Version: 1}}}}}, known, sqlAppend},
+	} {
+		sql, args := newQuick(c.group, who{}, c.known).statement(who{})
+		if want := strings.Count(sql, "$"); sql != c.want || len(args) != want {
+			t.Errorf("%s: %d parameters of %s", name, len(args), sql)
 		}
 	}
 }

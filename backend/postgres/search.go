@@ -177,11 +177,13 @@ func (s *searching) sources(q *statement, terms []tidemark.Term, limit, where, o
 	sep := ""
 	part := func(from, whose string) {
 		for _, cond := range each {
-			list, word := from, cond
+			// A line may have several words that begin alike, and counts once.
+			list, word, once := from, cond, "distinct "
 			if cond == "" {
+				once = ""
 				list, word = from+`unnest(`+q.arg(words)+`::bytea[]) t(word) cross join `, `w.word = t.word`
 			}
-			q.WriteString(sep + `select p.* from ` + list + `lateral (select w.owner, w.log, w.seq, w.at from tidemark.word w where w.tenant = ` + tenant +
+			q.WriteString(sep + `select p.* from ` + list + `lateral (select ` + once + `w.owner, w.log, w.seq, w.at from tidemark.word w where w.tenant = ` + tenant +
 				whose + ` and ` + word + where + order + ` limit ` + limit + `) p`)
 			sep = " union all "
 		}

@@ -40,7 +40,7 @@ const sqlMade = `select 'policy ' || p.policyname || ' on ' || p.tablename, conc
     from pg_proc f where f.pronamespace = 'tidemark'::regnamespace
   union all select 'view ' || c.relname, concat_ws(' ', c.reloptions::text, md5(pg_get_viewdef(c.oid)))
     from pg_class c where c.relnamespace = 'tidemark'::regnamespace and c.relkind = 'v'
-  union all select 'rule or trigger ' || t.tgname || ' on ' || c.relname, pg_get_triggerdef(t.oid)
+  union all select 'rule or trigger ' || t.tgname || ' on ' || c.relname, concat_ws(' ', pg_get_triggerdef(t.oid), t.tgenabled)
     from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'tidemark'::regnamespace and not t.tgisinternal`
 
 func madeNow(ctx context.Context, q querier) (map[string]string, error) {

@@ -148,6 +148,15 @@ func (a *applying) append(w *writing, b *tidemark.Batch, ap *tidemark.Append) {
 	}
 }
 
+// keyOut is the key of a line on its way to the database; "" is none.
+func keyOut(key string) *string {
+	if key == "" {
+		return nil
+	}
+	k := toText(key)
+	return &k
+}
+
 func chainOut(chain []byte) []byte {
 	if len(chain) == 0 {
 		return nil
@@ -195,12 +204,7 @@ func (o *linesOut) add(w *writing, log id, l *tidemark.Line, batch string) {
 	if len(o.seqs) > 0 && (len(o.seqs) >= statementRows || o.bytes+len(l.Body) > statementBytes) {
 		o.flush(w)
 	}
-	var key *string
-	if l.Key != "" {
-		k := toText(l.Key)
-		key = &k
-	}
-	o.logs, o.seqs, o.kinds, o.keys = append(o.logs, log), append(o.seqs, l.Seq), append(o.kinds, toText(l.Kind)), append(o.keys, key)
+	o.logs, o.seqs, o.kinds, o.keys = append(o.logs, log), append(o.seqs, l.Seq), append(o.kinds, toText(l.Kind)), append(o.keys, keyOut(l.Key))
 	o.ats, o.chains = append(o.ats, l.At), append(o.chains, chainOut(l.Chain))
 	o.places.add(l.Position)
 	o.batch, o.sums, o.bodies = append(o.batch, batch), append(o.sums, int64(l.Sum)), append(o.bodies, bodyOut(l.Body))

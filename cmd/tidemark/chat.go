@@ -40,6 +40,7 @@ type chatFlags struct {
 	yes       bool
 	remote    bool
 	sandbox   string
+	mcp       []string
 	noLoops   bool
 	forceNew  bool
 	takeOver  bool
@@ -118,6 +119,7 @@ func (f *chatFlags) agentFlags(cmd *cobra.Command) {
 	fl.StringVar(&f.system, "system", "", "a `FILE` with the system prompt of a new session")
 	fl.StringVar(&f.compact, "compaction", "", "how a long conversation is made short: simple, code-aware, role-budget, model")
 	fl.BoolVar(&f.remote, "remote", false, "allow remote models and network tools in a local-only session")
+	fl.StringSliceVar(&f.mcp, "mcp", nil, "a `FILE` with MCP servers, beside those of the project and your own; again for more")
 	fl.StringVar(&f.sandbox, "sandbox", "", "on: programs see the project and nothing else; off: they may do all that you may ($TIDEMARK_SANDBOX)")
 	completeFlag(cmd, "sandbox", agent.SandboxOn, agent.SandboxOff)
 	completeFlag(cmd, "provider", "anthropic", "openai", "ollama", "demo")
@@ -311,7 +313,7 @@ func (t *chatRun) findSession(ctx context.Context) (tidemark.SessionID, int64, e
 // work in project and start in folder; the user's grants for the project apply.
 func (f *chatFlags) options(a *app, s *store.Store, project, folder string) agent.Options {
 	o := agent.Options{Store: s, Title: f.name, Choice: f.choice, AllowRemote: f.remote, Project: project, Folder: folder,
-		Compaction: f.compact, SandboxMode: f.sandbox, Grants: a.grants().For(project)}
+		Compaction: f.compact, SandboxMode: f.sandbox, Grants: a.grants().For(project), Source: a.serverFiles(f.mcp...).Source(version)}
 	if f.system != "" {
 		o.Instructions = func() (string, error) { return agent.ReadInstructions("--system", f.system) }
 	}

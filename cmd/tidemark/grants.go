@@ -47,8 +47,8 @@ func grantsCommand(a *app) *cobra.Command {
 		Short: "What you granted to sessions on this machine",
 		Long: `What a session may do without asking is granted by you, on this machine, for one
 project: approvals, loops, wakes, defined tools, variables of its shell, paths
-outside the project, limits; and what the programs of all sessions of the project
-may have beyond their sandbox. It is kept in a file of this machine, outside every
+outside the project, limits; and, for all sessions of the project, what their
+programs may have beyond the sandbox, and what files of the project may start. It is kept in a file of this machine, outside every
 store. What a session brings from elsewhere is a proposal: you are asked once, when
 you go on with it in chat or in an editor.`,
 		Args: usage(cobra.NoArgs), RunE: help,

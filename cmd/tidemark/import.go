@@ -41,6 +41,7 @@ session that is there already gets only what is new; one that differs from it
 is refused.`,
 		Example: `  tidemark import --all --dry-run
   tidemark import ~/.claude
+  tidemark import chatgpt-export.zip
   tidemark import backup.tidemark
   tidemark import session.json --dry-run
   tidemark --store files:restored import backup.tidemark`,

@@ -48,13 +48,17 @@ With --http it answers at http://ADDRESS/mcp instead, to who sends the token tha
 is in a file which only you can read. tidemark serve answers at /mcp, too, to all
 its users, each with what is theirs.
 
-It ends when stdin does, at Ctrl-C and at SIGTERM.`,
+It ends when stdin does, at Ctrl-C and at SIGTERM.
+
+The other way round, add, ls, rm and test are about servers whose tools the agent of
+tidemark chat may use.`,
 		Example: `  claude mcp add tidemark -- tidemark mcp
   tidemark mcp --allow-write
   tidemark mcp --http 127.0.0.1:7434`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd) },
 	}
+	cmd.AddCommand(serverAdd(a), serverList(a), serverRemove(a), serverTest(a))
 	f := cmd.Flags()
 	f.BoolVar(&m.write, "allow-write", false, "let agents write memory, hand sessions over, and have you answer what jobs ask")
 	f.StringVar(&m.folder, "project", "", "this project is the one in `DIR` (default the current folder's)")

@@ -2,6 +2,8 @@ package claudecode
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/tidemark-sessions/tidemark/convert"
 )
@@ -85,9 +87,10 @@ func (b *bill) see(r record, lead int) {
 // newest first: a restarted client may have forgotten earlier answers.
 func (b *bill) settle(models map[string]json.RawMessage) {
 	left := 0.0
-	for model, raw := range models {
+	// In order, because the last digit of a sum of floats depends on it.
+	for _, model := range slices.Sorted(maps.Keys(models)) {
 		var s statement
-		if convert.Loose(raw, &s) != nil || !(s.Cost >= 0) {
+		if convert.Loose(models[model], &s) != nil || !(s.Cost >= 0) {
 			continue
 		}
 		d := s.since(b.stated[model])

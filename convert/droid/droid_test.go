@@ -53,6 +53,15 @@ func TestEverySampleComesInAsItWasHeld(t *testing.T) {
 	}
 }
 
+func TestWhatIsFinalStaysAsAFileGrows(t *testing.T) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/factory-droid")) {
+		drafts, entries := converttest.CheckGrowth(t, droid.Tool(), s.Source, func(file string) (bool, []string) { return strings.HasSuffix(file, ".jsonl"), nil })
+		if drafts != 0 || entries == 0 {
+			t.Errorf("%d of %d entries are drafts", drafts, entries)
+		}
+	}
+}
+
 // Ids of sessions.
 const (
 	one = "aaaaaaaa-0000-4000-8000-000000000001"

@@ -65,6 +65,12 @@ func entries(ctx context.Context, fsys fs.FS, file string, helper bool) iter.Seq
 				return
 			}
 		}
+		if r.open != nil { // its end may still be written
+			r.open.Draft = true
+			for i := range r.after {
+				r.after[i].Draft = true
+			}
+		}
 		r.settle()
 		flush()
 	}
@@ -137,6 +143,8 @@ func (r *reader) take(o convert.NumberedObject) {
 		text(convert.KindError, "message")
 	case "turn.cancel":
 		e.Kind = convert.KindInterrupted
+	case "turn.ended", "turn.prompt":
+		r.settle() // a step without an end has none any more
 	case "usage.record":
 		u, _ := o.Object.Object("usage")
 		if e.Model, e.Usage = o.Text("model"), usage(u); r.open != nil { // the end of the step says the same

@@ -3,6 +3,7 @@ package kimi_test
 import (
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -48,6 +49,25 @@ func TestEverySampleComesInAsItWasHeld(t *testing.T) {
 				t.Errorf("the long output has %d lines", lines)
 			}
 		})
+	}
+}
+
+func TestWhatIsFinalStaysAsAJournalGrows(t *testing.T) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/kimi-code")) {
+		drafts, entries := converttest.CheckGrowth(t, kimi.Tool(), s.Source, func(file string) (bool, []string) {
+			main := path.Join(path.Dir(path.Dir(file)), "main", "wire.jsonl")
+			if file == main {
+				return true, nil
+			}
+			return path.Base(file) == "wire.jsonl", []string{main}
+		})
+		if drafts != 0 || entries == 0 {
+			t.Errorf("%d of %d entries are drafts", drafts, entries)
+		}
+	}
+	got := converttest.ReadWhole(t, kimi.Tool(), journal(append(step("s1", "1."), step("s2", "2.")[:2]...)...)).Sessions[0].Entries
+	if len(got) != 2 || got[0].Draft || !got[1].Draft {
+		t.Errorf("of a step that goes on: %+v", got)
 	}
 }
 

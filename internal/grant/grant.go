@@ -3,7 +3,8 @@
 // outside the project, limits. A session says what it would like to have, and
 // travels; what it was granted stays here, in one file of this user's state
 // folder that nothing which reads sessions can write. In force is what both
-// have.
+// have. What a file of a project would start is kept in the same way, for the
+// project.
 //
 // The file holds no content: a grant is the SHA-256 of the exact thing, with
 // the user, the absolute project, and the session that it is for. What programs
@@ -49,6 +50,7 @@ const (
 	Path     Kind = "path"     // a document, or where the shell is, outside the project
 	Limit    Kind = "limit"    // more than what is configured
 	Sandbox  Kind = "sandbox"  // what programs of a project may have beyond their sandbox
+	Program  Kind = "program"  // what a file of the project starts
 )
 
 // Thing is exactly one thing, by its kind and its hash.
@@ -96,6 +98,9 @@ type Grant struct {
 	// Widening is what a grant of the kind Sandbox is for, in JSON. Session is
 	// "" then.
 	Widening string `json:"widening,omitempty"`
+	// Label says what a grant of the kind Program is for, to people; the hash
+	// alone decides. Session is "" then.
+	Label string `json:"label,omitempty"`
 }
 
 // ErrUntrusted is a file that somebody else could have written, or that is
@@ -274,6 +279,27 @@ func (s *Scope) Widen(ctx context.Context, w sandbox.Widening) error {
 			return all
 		}
 		return append(all, Grant{User: s.book.user, Project: s.project, Thing: t, At: time.Now().UTC().Truncate(time.Second), Widening: string(canonical(w))})
+	})
+}
+
+// AddProgram grants that a file of the project starts something, in all
+// sessions; when it returns nil, that is durable.
+func (s *Scope) AddProgram(ctx context.Context, t Thing, label string) error {
+	return s.answerProgram(ctx, t, label, true)
+}
+
+// DeclineProgram writes down that the person does not want it started.
+func (s *Scope) DeclineProgram(ctx context.Context, t Thing, label string) error {
+	return s.answerProgram(ctx, t, label, false)
+}
+
+func (s *Scope) answerProgram(ctx context.Context, t Thing, label string, yes bool) error {
+	if s == nil {
+		return nil
+	}
+	return s.book.change(ctx, func(all []Grant) []Grant {
+		all = slices.DeleteFunc(all, func(g Grant) bool { return s.has(g, "") && g.Thing == t })
+		return append(all, Grant{User: s.book.user, Project: s.project, Thing: t, At: time.Now().UTC().Truncate(time.Second), Declined: !yes, Label: label})
 	})
 }
 

@@ -26,6 +26,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/tidemark-sessions/tidemark"
 )
 
@@ -156,8 +158,10 @@ func Encode(v any) ([]byte, error) {
 }
 
 // Decode reads the body of a record: a *tidemark.Damage when it cannot be read.
+// Lists decode thousands of bodies, and this decoder, which has the rules of
+// encoding/json, takes a third of the time.
 func Decode(r tidemark.Record, into any) error {
-	if err := json.Unmarshal(r.Body, into); err != nil {
+	if err := jsonv1.Unmarshal(r.Body, into); err != nil {
 		return &tidemark.Damage{Key: r.Key, What: err.Error()}
 	}
 	return nil

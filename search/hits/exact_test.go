@@ -89,7 +89,7 @@ func eachStore(t *testing.T, test func(*testing.T, tidemark.Backend)) {
 			}
 			t.Run(title, func(t *testing.T) {
 				if name == "postgres" && testing.Short() {
-					t.Skip("starts PostgreSQL")
+					t.Skip("make quick leaves out what needs PostgreSQL")
 				}
 				test(t, made(t, open, sealed))
 			})
@@ -393,8 +393,8 @@ func (w *world) pages(query search.Query, q store.Question, between func()) (all
 }
 
 // rounds is how many questions are asked of one store.
-func rounds() int {
-	if testing.Short() {
+func (w *world) rounds() int {
+	if testing.Short() || strings.Contains(w.Name(), "postgres") {
 		return 12
 	}
 	return 40
@@ -407,7 +407,7 @@ func TestAnswersAreThoseOfANaiveSearch(t *testing.T) {
 			w.grow()
 		}
 		w.trash()
-		for range rounds() {
+		for range w.rounds() {
 			switch w.rnd.IntN(6) {
 			case 0:
 				w.grow()
@@ -439,7 +439,7 @@ func TestNothingIsMissedAndNothingFoundTwiceWhileEntriesAreAppended(t *testing.T
 		for range 6 {
 			w.grow()
 		}
-		for range rounds() / 4 {
+		for range w.rounds() / 4 {
 			query, q := w.question()
 			q.Limit, q.Role = 5, ""
 			before, _ := w.naive(query, q)

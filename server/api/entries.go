@@ -160,7 +160,8 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entrie
 	if unchanged(in.IfNoneMatch, tag) {
 		return &entriesOutput{Status: http.StatusNotModified, ETag: tag}, nil
 	}
-	if in.Cursor == "" && !c.All && v.Entries > 0 {
+	// The end of a path is looked up when a later page has to name it.
+	if in.Cursor == "" && !c.All && v.Entries > 0 && (in.At != "" || in.Tail == 0) {
 		if c.At, err = s.end(ctx, v, in.At); err != nil {
 			return nil, request.Fail(ctx, err)
 		}

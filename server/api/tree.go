@@ -22,15 +22,27 @@ func (s *Server) treeRoutes() {
 type treeInput struct {
 	SessionInput
 	NoneMatch
+	Limit  int    `query:"limit" minimum:"0" doc:"how many nodes, at most; all of them when absent"`
+	Cursor string `query:"cursor" maxLength:"2048" doc:"next of the page before"`
 }
 
 type treeOutput struct {
 	Status int
 	ETag   string `header:"ETag"`
-	Body   *struct {
-		Nodes   []store.Node `json:"nodes" nullable:"false"`
-		Workers []string     `json:"workers" nullable:"false"`
-	}
+	Body   *treeBody
+}
+
+type treeBody struct {
+	Nodes   []store.Node `json:"nodes" nullable:"false"`
+	Workers []string     `json:"workers" nullable:"false"`
+	Next    string       `json:"next,omitempty" doc:"the cursor of the next page; absent on the last"`
+}
+
+// treeCursor is where the nodes of a session continue. A node never gets another
+// number.
+type treeCursor struct {
+	Session tidemark.SessionID `json:"session"`
+	Node    int64              `json:"node"`
 }
 
 func (s *Server) getTree(ctx context.Context, in *treeInput) (*treeOutput, error) {
@@ -38,7 +50,7 @@ func (s *Server) getTree(ctx context.Context, in *treeInput) (*treeOutput, error
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	nodes, err := v.Tree(ctx)
+	nodes, next, err := s.treePage(ctx, v, in)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
@@ -46,17 +58,39 @@ func (s *Server) getTree(ctx context.Context, in *treeInput) (*treeOutput, error
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	out := &treeOutput{Status: http.StatusOK}
-	out.Body = new(struct {
-		Nodes   []store.Node `json:"nodes" nullable:"false"`
-		Workers []string     `json:"workers" nullable:"false"`
-	})
-	out.Body.Nodes = append([]store.Node{}, nodes...)
-	out.Body.Workers = append([]string{}, workers...)
+	out := &treeOutput{Status: http.StatusOK, Body: &treeBody{Nodes: append([]store.Node{}, nodes...), Workers: append([]string{}, workers...), Next: next}}
 	if out.ETag = tagOfJSON(out.Body); unchanged(in.IfNoneMatch, out.ETag) {
 		return &treeOutput{Status: http.StatusNotModified, ETag: out.ETag}, nil
 	}
 	return out, nil
+}
+
+// treePage returns the nodes that a call asks for, and the cursor of those after
+// them.
+func (s *Server) treePage(ctx context.Context, v *store.View, in *treeInput) (nodes []store.Node, next string, err error) {
+	if in.Limit == 0 && in.Cursor == "" {
+		nodes, err = v.Tree(ctx)
+		return nodes, "", err
+	}
+	c := treeCursor{Session: v.ID}
+	if in.Cursor != "" {
+		if err := s.ParseCursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
+			return nil, "", err
+		}
+		if c.Session != v.ID {
+			return nil, "", tidemark.Invalidf("cursor: of another session; begin again without it")
+		}
+	}
+	limit := in.Limit
+	if limit == 0 {
+		limit = s.o.Limits.Page
+	}
+	nodes, more, err := v.TreePage(ctx, c.Node, s.limit(limit))
+	if err == nil && more {
+		c.Node = nodes[len(nodes)-1].Number + 1
+		next = s.Cursor(request.CallerOf(ctx), c)
+	}
+	return nodes, next, err
 }
 
 // BranchInput says where to continue from.

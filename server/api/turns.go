@@ -44,15 +44,13 @@ func (s *Server) listTurns(ctx context.Context, in *listTurnsInput) (*struct{ Bo
 	} else if c.At, err = s.end(ctx, v, in.At); err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	page := api.TurnList{Items: []api.SessionTurn{}, Offset: int64(c.Offset), Limit: s.limit(in.Limit)}
-	for t, err := range v.Turns(ctx, c.At) {
-		if err != nil {
-			return nil, request.Fail(ctx, err)
-		}
-		if page.Total >= page.Offset && len(page.Items) < page.Limit {
-			page.Items = append(page.Items, turnOf(t, page.Total))
-		}
-		page.Total++
+	found, err := v.TurnPage(ctx, c.At, int64(c.Offset), s.limit(in.Limit))
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	page := api.TurnList{Items: []api.SessionTurn{}, Offset: found.First, Limit: s.limit(in.Limit), Total: found.Total}
+	for i, t := range found.Turns {
+		page.Items = append(page.Items, turnOf(t, found.First+int64(i)))
 	}
 	c.Offset += len(page.Items)
 	if page.HasMore = int64(c.Offset) < page.Total && len(page.Items) > 0; page.HasMore {

@@ -39,7 +39,7 @@ func (l Limits) WithDefaults() Limits {
 		l.Import = 1 << 30
 	}
 	if l.Rate == 0 {
-		l.Rate = 2000
+		l.Rate = 10_000
 	}
 	if l.BodyTimeout == 0 {
 		l.BodyTimeout = 30 * time.Second
@@ -48,7 +48,7 @@ func (l Limits) WithDefaults() Limits {
 		l.Recheck = 2 * time.Second // and as long again until a cached answer expires: within 5 s
 	}
 	set(&l.Page, 1000)
-	set(&l.Burst, 4000)
+	set(&l.Burst, 20_000)
 	set(&l.Concurrent, 512)
 	set(&l.Streams, 4096)
 	if l.User.Rate == 0 {

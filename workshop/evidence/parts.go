@@ -115,7 +115,7 @@ func scheduleParts() []part {
 func isolationParts() []part {
 	sql, http := "./backend/postgres", "./server"
 	return in("isolation", []part{
-		{name: "sql-written", goal: "R8", what: "written SQL attacks as the server's role, by 14 askers", short: 1, full: 1,
+		{name: "sql-written", goal: "R8", what: "written SQL attacks as the server's role, by 15 askers", short: 1, full: 1,
 			command: tests("^TestNoStatementTellsOrChangesAForeignRow$", "TIDEMARK_SQL_STATEMENTS", sql), // set to anything, each asker tries all
 			tally: tally{says: "%d statements, %d not refused, %d with rows", counts: []int{0},
 				figures: []string{"0 foreign rows, 0 answers that tell of one; {1} not refused, {2} with rows of one's own"}}},

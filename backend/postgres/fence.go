@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// fence is what the log of a session is appended to under: the versions of its
+// lease and of its record; 0: not required. The row of the log keeps the fence
+// that was last looked up, until the lease or the record changes, so that an
+// append does not have to look for either.
+type fence struct{ lease, record int64 }
+
+// The kinds of the records that a log keeps the versions of. The schema has the
+// same.
+const (
+	kindSession = "session"
+	kindLease   = "lease"
+)
+
+// fencedBy reports whether a log keeps the version of a record.
+func fencedBy(log, record tidemark.Key) bool {
+	return log.Kind == kindSession && record.ID == log.ID && (record.Kind == kindLease || record.Kind == kindSession)
+}
+
+// fenceOf returns what is required of a log that keeps versions.
+func fenceOf(log tidemark.Key, require []tidemark.Precondition) (f fence) {
+	for _, n := range require {
+		switch {
+		case !fencedBy(log, n.Key):
+		case n.Kind == kindLease:
+			f.lease = n.Version
+		default:
+			f.record = n.Version
+		}
+	}
+	return f
+}
+
+// maxFences bounds what a process remembers: as many logs as are written to at
+// the same time.
+const maxFences = 1 << 14
+
+// fences are those that logs had when this process last appended to them.
+// Nothing is taken for true: it only says where to look first.
+type fences struct {
+	mu sync.Mutex
+	of map[fencedLog]fence
+}
+
+type fencedLog struct {
+	who who
+	log tidemark.Key
+}
+
+// has reports whether a log can be expected to have a fence. A fence that
+// requires nothing never holds anybody up.
+func (t *fences) has(who who, log tidemark.Key, f fence) bool {
+	if f == (fence{}) {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[fencedLog{who, log}] == f
+}
+
+// settle notes how a group went: what was looked up is in the rows now, and what
+// was refused has to be looked up.
+func (t *fences) settle(who who, logs []*growing, done bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range logs {
+		name := fencedLog{who, g.Log}
+		switch {
+		case !done:
+			delete(t.of, name)
+		case g.checked:
+			if t.of == nil || len(t.of) >= maxFences {
+				t.of = make(map[fencedLog]fence)
+			}
+			t.of[name] = g.under
+		}
+	}
+}
