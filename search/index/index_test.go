@@ -430,3 +430,25 @@ func TestAnIndexOfANewerVersionIsLeftAlone(t *testing.T) {
 		t.Errorf("Reset = %v, want ErrUnsupported", err)
 	}
 }
+
+// What Behind leaves out because a newer family has it, Search has to find, also
+// where all that it needs of the older one is still in memory.
+func TestAViewThatWentOnIsAskedAsAWhole(t *testing.T) {
+	be, _ := places["memory"](t)
+	w := newWorld(t, be)
+	ix, other := w.index(be, index.Options{}), w.index(be, index.Options{})
+	for range segment.Fan {
+		w.say(logKey(1), "ebb")
+		w.catchUp(other, index.Pace{})
+	}
+	v := w.look(ix)
+	if got := w.found(v, "salt"); len(got) > 0 {
+		t.Fatalf("found %v", got)
+	}
+	w.say(logKey(9), "salt")
+	w.catchUp(other, index.Pace{})
+	if merged, err := other.Merge(t.Context(), 0); !merged || err != nil {
+		t.Fatalf("Merge = %v, %v", merged, err)
+	}
+	w.exact(v, "salt")
+}
