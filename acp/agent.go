@@ -51,7 +51,7 @@ func (o Options) With(ctx context.Context, a Agent) Options {
 		return a.Setup.Another(provider, a.Options("").Choice.BaseURL, name)
 	}
 	o.Left = func(c *chat.Chat) {
-		if !c.Exists() {
+		if !c.Exists() || a.Setup.Chat.Learn == agent.LearnOff {
 			return
 		}
 		note := a.Note

@@ -78,6 +78,7 @@ type Settings struct {
 	ToolsInContext int    `yaml:"tools_in_context"`
 	Workers        int    `yaml:"workers"`
 	Thinking       int    `yaml:"thinking"`
+	Learn          string `yaml:"learn"` // LearnOff, or "" to learn
 }
 
 // Programs is how a conversation starts programs.
@@ -132,9 +133,10 @@ type Options struct {
 	// as those of MCP servers; nil: there are none.
 	Source func(Programs) chat.ToolSource
 
-	// Grants, Unattended, Approve, Show and FreshInterpreter are those of
-	// chat.Options.
+	// Grants, Rounds, Unattended, Approve, Show and FreshInterpreter are those
+	// of chat.Options.
 	Grants           *grant.Scope
+	Rounds           int
 	Unattended       bool
 	Approve          func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
 	Show             func(chat.Event)

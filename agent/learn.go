@@ -7,8 +7,16 @@ import (
 	"github.com/tidemark-sessions/tidemark/chat"
 )
 
-// LearnTimeout is how long learning may take.
-const LearnTimeout = 20 * time.Second
+// How long learning may take. The person waits for it, so a model has a second;
+// if that is not enough, simple rules decide. The rest is for keeping it.
+const (
+	askTimeout   = time.Second
+	LearnTimeout = askTimeout + 2*time.Second
+)
+
+// LearnOff is the value of the setting learn with which nothing is learned when a
+// conversation ends.
+const LearnOff = "off"
 
 // Learning says how Learn works.
 type Learning struct {
@@ -36,7 +44,7 @@ func Learn(ctx context.Context, c *chat.Chat, l Learning) {
 	l.Note("Extracting learnings from %d message(s)…", said)
 	ctx, stop := context.WithTimeout(ctx, LearnTimeout)
 	defer stop()
-	asking, done := context.WithCancel(ctx)
+	asking, done := context.WithTimeout(ctx, askTimeout)
 	defer context.AfterFunc(l.Retrying, done)()
 	defer done()
 	provider, _ := c.ModelName()

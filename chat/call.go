@@ -37,6 +37,9 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	case broken != "":
 		return refuse("not run: the arguments are not a JSON object: %.200s", broken)
 	}
+	if t.c.onlyPlans(*found) {
+		return refuse(planOnly)
+	}
 	scope, ask := found.Asks(call.Input)
 	if err := t.c.mayReach(*found); err != nil {
 		return refuse("not run: %s", err)
@@ -45,7 +48,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	about := Call{ID: call.ID, Tool: call.Name, Scope: scope, Input: call.Input}
 	seen := tool.Seen{Scope: scope}
 	if ask {
-		question := ApprovalRequest{Worker: t.worker, Call: about, Effect: found.Effect}
+		question := ApprovalRequest{Worker: t.worker, Call: about, Effect: found.Effect, fenced: found.Widens != nil}
 		if found.Widens != nil {
 			question.Widens = found.Widens(call.Input)
 		}
@@ -68,6 +71,11 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	}
 	if _, err := t.append(keeping, tidemark.Entry{Kind: kindCall, Extra: mark(m)}); err != nil {
 		return err
+	}
+	if found.Change != nil {
+		if c, err := found.Change(ctx, call.Input); err == nil {
+			about.Change = shownChange(c)
+		}
 	}
 	t.c.emit(Event{Worker: t.worker, Call: &about})
 	r, err := found.Run(tool.WithSeen(ctx, seen), call.Input)
@@ -142,6 +150,8 @@ func (c *Chat) approve(ctx context.Context, a ApprovalRequest, fill func(*Approv
 		return Deny, err
 	case !special && !c.o.AskAlways && c.approved(a):
 		return Always, nil
+	case !special && !c.o.AskAlways && c.permits(a):
+		return Once, nil
 	}
 	fill(&a)
 	a.Whole = a.Whole && a.EachTime == ""
@@ -199,8 +209,13 @@ func (a *ApprovalRequest) fill(ctx context.Context, t tool.Tool) (hash string) {
 		a.Lines = append(render.ApprovalLines(a.Tool, a.Input, nil), render.ApprovalLine{Kind: render.MarkerLine, Text: "what it replaces cannot be shown: " + render.CleanLine(err.Error())})
 		return ""
 	}
-	a.Lines = render.ApprovalLines(a.Tool, a.Input, &render.Change{Path: c.Path, Old: string(c.Old), New: string(c.New), Made: c.Made})
+	a.Lines = render.ApprovalLines(a.Tool, a.Input, shownChange(c))
 	return c.Hash()
+}
+
+// shownChange is a change in the form in which people see it.
+func shownChange(c tool.Change) *render.Change {
+	return &render.Change{Path: c.Path, Old: string(c.Old), New: string(c.New), Made: c.Made}
 }
 
 // rawObject decodes input as an object, for the tools of this package.

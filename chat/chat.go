@@ -91,6 +91,8 @@ type Options struct {
 	// Approve decides about a call that has effects. It is called by one
 	// goroutine at a time. Nil denies.
 	Approve func(context.Context, ApprovalRequest) (Decision, error)
+	// Fenced means that the programs of the Box run in a sandbox.
+	Fenced bool
 	// Unattended means that no person sees the questions: Approve answers by
 	// rule. Calls that a person has to decide about each time are then
 	// refused, and so is anything that would widen the sandbox.
@@ -103,6 +105,10 @@ type Options struct {
 	Wake func(context.Context, tidemark.SessionID, time.Time) error
 	// Show receives what happens, in order, from one goroutine at a time.
 	Show func(Event)
+
+	// Rounds bounds how often the model is asked in one turn, if that is fewer
+	// than the limit of the session; 0 leaves it to that.
+	Rounds int
 
 	Compact compact.Options
 	Limits  store.Limits // of a new session
@@ -137,6 +143,9 @@ type Event struct {
 type Call struct {
 	ID, Tool, Scope string
 	Input           json.RawMessage
+	// Change is what the call does to a file, as far as that is known when it
+	// begins; nil for calls that change none.
+	Change *render.Change
 }
 
 // ApprovalRequest asks a person whether a call may run.
@@ -155,6 +164,8 @@ type ApprovalRequest struct {
 	Widens sandbox.Widening
 	// EachTime says why no answer holds for more than this call; "" if one may.
 	EachTime string
+
+	fenced bool // what it starts runs in the sandbox, if there is one
 }
 
 // Readable returns an error if a call is longer than a person can be
@@ -232,6 +243,8 @@ type Chat struct {
 	changed     bool // state was changed before the session existed
 	warned      bool // that state cannot be kept was reported
 	workers     map[string]*worker
+	permission  Permission
+	thinking    int
 	steered     []string // what the user said since the session was opened
 	stopRenewal func()   // stops renewing the lease, and waits until that has ended
 }
@@ -279,7 +292,7 @@ func prepare(o Options) *Chat {
 	if o.Workers == 0 {
 		o.Workers = DefaultWorkers
 	}
-	c := &Chat{o: o, answers: answerer{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker),
+	c := &Chat{o: o, answers: answerer{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker), permission: PermissionAsk, thinking: o.Thinking,
 		handed: make(chan store.HandoverRequest, 1), asking: make(chan struct{}, 1), started: make(map[grant.Thing]bool)}
 	c.main = &thread{c: c}
 	return c

@@ -16,6 +16,9 @@ func (t *thread) compactIfOver(ctx context.Context) error {
 	if !compact.Over(t.context, o) {
 		return nil
 	}
+	if enough, err := t.clear(ctx, o); err != nil || enough {
+		return err
+	}
 	err := t.compact(ctx, o)
 	if errors.Is(err, compact.ErrNoGain) {
 		return nil
@@ -38,8 +41,7 @@ func (t *thread) compaction(o compact.Options) compact.Options {
 		o.MaxBytes = -1
 	}
 	if o.MaxTokens == 0 {
-		who := t.c.answering()
-		o.MaxTokens = model.Window(who.provider, who.name) / 4 * 3
+		o.MaxTokens = t.c.CompactAbove()
 	}
 	if t.system != nil {
 		o.System = t.system.Text()

@@ -140,6 +140,9 @@ func (t *thread) take(e tidemark.Entry) {
 	case e.Kind == compact.Kind:
 		t.context = append([]tidemark.Entry{e}, after(t.context, markOf[summaryMark](e).From)...)
 		t.sent = nil
+	case e.Kind == kindClearing:
+		t.context, _ = cleared(t.context, markOf[clearingMark](e).Before)
+		t.sent = nil
 	case e.Kind == kindCall:
 		if t.began == nil {
 			t.began = make(map[string]bool)

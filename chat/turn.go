@@ -84,12 +84,7 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	if err := t.ready(keeping); err != nil {
 		return turn, err
 	}
-	opening, told := t.opening()
-	if told != "" {
-		t.notice("%s", told)
-	}
-	entries := append(opening, tidemark.Entry{Role: tidemark.User, Blocks: blocks})
-	if _, err := t.append(keeping, entries...); err != nil {
+	if err := t.keepMessage(keeping, tidemark.Entry{Role: tidemark.User, Blocks: blocks}); err != nil {
 		return turn, err
 	}
 	if t.worker == "" && t.c.o.More != nil {
@@ -98,8 +93,11 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 			return turn, err
 		}
 	}
-	limits := t.c.limits()
-	for turn.Rounds < limits.ToolRounds {
+	rounds := t.c.limits().ToolRounds
+	if t.c.o.Rounds > 0 {
+		rounds = min(rounds, t.c.o.Rounds)
+	}
+	for turn.Rounds < rounds {
 		answer, err := t.askCompacting(ctx)
 		if err != nil && ctx.Err() != nil && !lost(err) {
 			turn.Stop = StopCancelled
@@ -137,6 +135,16 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	turn.Stop = StopRounds
 	t.notice("Stopped after %d rounds of tools; say something to go on.", turn.Rounds)
 	return turn, nil
+}
+
+// keepMessage keeps a message of the user, after what the model is told before it.
+func (t *thread) keepMessage(ctx context.Context, message tidemark.Entry) error {
+	opening, told := t.opening()
+	if told != "" {
+		t.notice("%s", told)
+	}
+	_, err := t.append(ctx, append(opening, message)...)
+	return err
 }
 
 // ready completes what an earlier turn left behind because storage failed.
@@ -236,7 +244,7 @@ func (t *thread) told() []model.Tool {
 
 // request is the next request to the model.
 func (t *thread) request(name string) model.Request {
-	r := model.Request{Model: name, Entries: input(t.context, name), Thinking: t.c.o.Thinking}
+	r := model.Request{Model: name, Entries: input(t.context, name), Thinking: t.c.Thinking()}
 	if t.system != nil {
 		r.System = t.system.Text()
 	}

@@ -242,11 +242,18 @@ func (s *size) addBlocks(blocks []tidemark.Block) {
 
 func (s *size) addText(text string) {
 	s.bytes += len(text)
-	s.tokens += tokens(text)
+	s.tokens += Tokens(text)
 }
 
-// tokens estimates what text costs.
-func tokens(text string) int {
+// EntryTokens estimates what an entry costs.
+func EntryTokens(e tidemark.Entry) int {
+	var s size
+	s.add(e)
+	return s.tokens
+}
+
+// Tokens estimates what a text costs.
+func Tokens(text string) int {
 	ascii, other := 0, 0
 	for i := range len(text) {
 		switch b := text[i]; {

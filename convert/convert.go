@@ -54,6 +54,11 @@ type Tool struct {
 	// that could not be imported, and more may follow; any other error ends it.
 	Import func(ctx context.Context, p Source) iter.Seq2[*Session, error]
 
+	// Files lists the files that the sessions at the Source are made of, as they
+	// are found without opening them. An import of a folder whose files are all as
+	// they were reads none of them. Nil: a Source is always read.
+	Files func(ctx context.Context, p Source) iter.Seq2[SourceFile, error]
+
 	// Export writes a session as the tool would have, and returns what the tool
 	// has no place for. Nil: export is not supported.
 	Export func(ctx context.Context, out Out, s *Session) ([]string, error)
@@ -77,6 +82,46 @@ type Source struct {
 	// Getenv looks up an environment variable of a tool, such as a passphrase.
 	// Nil: nothing is set.
 	Getenv func(string) string
+
+	// Known returns what a session left in Units for a unit of files, if the
+	// files are as they were then. Nil: nothing is known.
+	Known func(unit string) (state []byte, ok bool)
+}
+
+// SourceFile is a file of a Source.
+type SourceFile struct {
+	Path string
+	// Unit names the files that one session is made of, such as by its
+	// transcript. A session may have several, and several may share one.
+	Unit string
+	// Entry is the file in the list of its folder.
+	Entry fs.DirEntry
+}
+
+// Unit is what a session leaves for a later import about a unit of files.
+type Unit struct {
+	Name   string
+	State  []byte // returned by Known; at most 64 KiB
+	Shared bool   // other sessions are made of it, too
+}
+
+// Unchanged reports whether the files of all these units are as they were when
+// their sessions were last imported.
+func (p Source) Unchanged(units ...string) bool {
+	for _, unit := range units {
+		if _, ok := p.State(unit); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// State is Known, which may be nil.
+func (p Source) State(unit string) (state []byte, ok bool) {
+	if p.Known == nil {
+		return nil, false
+	}
+	return p.Known(unit)
 }
 
 // Env returns a variable of the environment, "" when it is not set.
@@ -153,6 +198,13 @@ type Session struct {
 	// Lost lists, for people, what of the session could not be imported or
 	// exported.
 	Lost []string
+
+	// Units are the units of files that it was made of, of those that Files
+	// lists. Nil: the session is read at every import that reads its Source.
+	Units []Unit
+	// Unchanged says that all its Units are as they were: it has nothing besides
+	// its ForeignID.
+	Unchanged bool
 }
 
 // Fork is where a session branched off another one.

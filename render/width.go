@@ -1,6 +1,7 @@
 package render
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -108,4 +109,24 @@ func runeWidth(r rune) int {
 		return 2
 	}
 	return 1
+}
+
+// Wrap breaks a line between words so that no row is wider than so many columns.
+// A word that is wider has a row of its own, and is not cut: it may be an address
+// or an id that somebody copies.
+func Wrap(line string, columns int) (rows []string) {
+	row, used := "", 0
+	for i, word := range strings.Split(line, " ") {
+		w := Width(word)
+		if i > 0 && used+1+w > columns && strings.TrimSpace(row) != "" {
+			rows = append(rows, strings.TrimRight(row, " "))
+			row, used = word, w
+			continue
+		}
+		if i > 0 {
+			row, used = row+" ", used+1
+		}
+		row, used = row+word, used+w
+	}
+	return append(rows, row)
 }

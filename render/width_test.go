@@ -1,6 +1,7 @@
 package render
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,4 +72,23 @@ func TestATruncatedTextFitsAndIsAPrefix(t *testing.T) {
 			t.Fatalf("Truncate(%q, %d) = %q is not its beginning", s, columns, got)
 		}
 	})
+}
+
+func TestALineIsBrokenBetweenWords(t *testing.T) {
+	for _, test := range []struct {
+		line    string
+		columns int
+		want    []string
+	}{
+		{"a few words here", 9, []string{"a few", "words", "here"}},
+		{"  one two", 5, []string{"  one", "two"}},
+		{"see https://example.org/long now", 10, []string{"see", "https://example.org/long", "now"}},
+		{"海 海 海", 5, []string{"海 海", "海"}},
+		{"", 5, []string{""}},
+		{"short", 80, []string{"short"}},
+	} {
+		if got := Wrap(test.line, test.columns); !slices.Equal(got, test.want) {
+			t.Errorf("%q in %d columns is %q, want %q", test.line, test.columns, got, test.want)
+		}
+	}
 }

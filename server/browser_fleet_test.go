@@ -184,7 +184,7 @@ func TestEveryTaskIsDoneWithTheKeyboardAlone(t *testing.T) {
 	w.leaves(func() { w.types(kb.Enter) })
 	w.tabsTo(`form[action$="/trash"] button`)
 
-	w.leaves(func() { w.types("gf") })
+	w.goes("gf")
 	w.until(`location.pathname === "/fleet"`)
 	w.types("j")
 	focused("coder")
@@ -222,12 +222,12 @@ func TestEveryTaskIsDoneWithTheKeyboardAlone(t *testing.T) {
 			t.Errorf("%s: it is %s", key, got)
 		}
 	}
-	w.leaves(func() { w.types("gu") })
+	w.goes("gu")
 	w.sees("Usage")
-	w.leaves(func() { w.types("gt") })
+	w.goes("gt")
 	w.leaves(func() { w.types("v") })
 	w.until(`location.pathname === "/store"`)
-	w.leaves(func() { w.types("gs") })
+	w.goes("gs")
 	w.tabsTo(`form[action="/signout"] button`)
 	w.leaves(func() { w.types(kb.Enter) })
 	w.until(`location.pathname === "/signin"`)

@@ -379,6 +379,25 @@ func (w *window) leaves(do func()) {
 	w.until(`!window.__old && document.readyState === "complete"`)
 }
 
+// goes presses two keys that lead to another page. The page waits for the second
+// one only for a moment, so that on a busy machine they may have to be pressed
+// again.
+func (w *window) goes(keys string) {
+	w.t.Helper()
+	asks[bool](w, `window.__old = true`)
+	for till := time.Now().Add(patient); time.Now().Before(till); {
+		w.types(keys)
+		for range 20 {
+			if left, _ := chromedp.Run(w.ctx, chromedp.Evaluate[bool](`!window.__old`)); left {
+				w.until(`document.readyState === "complete"`)
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	w.t.Fatalf("%s leads nowhere on %s", keys, w.where())
+}
+
 // clicks clicks with the mouse.
 func (w *window) clicks(selector string) {
 	w.t.Helper()

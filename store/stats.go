@@ -124,6 +124,24 @@ func (s *Store) Tally(t *Tally, o Owned) {
 	}
 }
 
+// Used sums up what a session used, with all its branches and without what a fork
+// shares with its source. It reads the whole log; damaged entries are left out.
+func (v *View) Used(ctx context.Context) (Tally, error) {
+	var used Tally
+	own := int64(1)
+	if v.Base != nil {
+		own = v.Base.Seq + 1
+	}
+	for e, err := range v.LogRange(ctx, own, v.Entries) {
+		if err == nil {
+			v.s.Tally(&used, Owned{Session: &v.Info, Entry: e})
+		} else if !errors.Is(err, tidemark.ErrCorrupt) {
+			return used, err
+		}
+	}
+	return used, nil
+}
+
 // plus adds counts from imported sessions, which may hold anything: a negative b
 // counts as 0, and a sum that overflows is the largest number.
 func plus(a, b int64) int64 {

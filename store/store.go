@@ -39,6 +39,8 @@ const (
 	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content
 	kindProject    = "project"    // record: HASH, the paths at which a project was seen
 	kindMemory     = "memory"     // record: something learned in a project
+	kindSource     = "source"     // record: HASH, a folder of another tool
+	kindUnit       = "unit"       // record: HASH.HASH, files in one that are imported together
 )
 
 // The states of a session, special values, and defaults.

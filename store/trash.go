@@ -278,17 +278,18 @@ func (c *pastCopy) flush(ctx context.Context) error {
 }
 
 // destroy removes everything that belongs to a session, in one commit. Whoever
-// indexes something at that moment may be quicker.
+// indexes or imports something at that moment may be quicker, so it is tried again
+// while the lease stands.
 func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) error {
 	return records.Retry(ctx, func() error {
 		err := s.tryDestroy(ctx, id, l)
 		if !errors.Is(err, tidemark.ErrConflict) {
 			return err
 		}
-		if now, lookErr := s.k.Lease(ctx, l.Of); lookErr == nil && now.Version == l.Version && s.index != nil {
-			return err
+		if now, lookErr := s.k.Lease(ctx, l.Of); lookErr != nil || now.Version != l.Version {
+			return records.Final(err)
 		}
-		return records.Final(err)
+		return err
 	})
 }
 
@@ -331,6 +332,9 @@ func (s *Store) tryDestroy(ctx context.Context, id tidemark.SessionID, l Lease) 
 				}
 			}
 		}
+	}
+	if err := s.forgetSources(ctx, &b, id); err != nil {
+		return err
 	}
 	b.Require = append(b.Require, l.Need())
 	if err := s.leave(ctx, &b); err != nil {

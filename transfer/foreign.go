@@ -28,7 +28,8 @@ type toolImport struct {
 	tool   convert.Tool
 	s      *store.Store // sets the tool's own times of change; nil: there is no store yet
 	clock  time.Time
-	folder string // the project of a session that names none
+	folder string  // the project of a session that names none
+	ledger *ledger // of the source; nil: it has none
 
 	reports *writing // what is reported waits there; nil: it does not wait
 }

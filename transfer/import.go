@@ -51,6 +51,9 @@ type Importer struct {
 	// Upload means that the input came from elsewhere: the folder that it is in
 	// says nothing about it.
 	Upload bool
+	// Again reads everything, also what did not change since it was last
+	// imported.
+	Again bool
 	// DryRun changes nothing: Results are what would be imported.
 	DryRun bool
 	// Stdin is what the path - means.
@@ -80,8 +83,11 @@ type Importer struct {
 	Archive func(Restored) error
 
 	// Results are what was imported, and Skipped counts what could not be.
-	Results []Result
-	Skipped int
+	// Unchanged counts sessions whose files are as they were when they were last
+	// imported: they were not read again, and are not among the Results.
+	Results   []Result
+	Skipped   int
+	Unchanged int
 }
 
 // Import imports what is at a path into an open store, and indexes it. The
@@ -114,6 +120,12 @@ func (i *Importer) keep(r Result) {
 	if i.Kept != nil {
 		i.Kept(r)
 	}
+}
+
+// same records sessions that were not read again.
+func (i *Importer) same(sessions int) {
+	i.Unchanged += sessions
+	i.progress(len(i.Results)+i.Unchanged, "sessions")
 }
 
 // refuse records what could not be imported, where the rest continues.

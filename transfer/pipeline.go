@@ -29,8 +29,9 @@ const (
 // writing is a session on its way into the store, or an item that could not be
 // read.
 type writing struct {
-	id   string        // the tool's id of the session
-	done chan struct{} // closed when the rest is final
+	id    string         // the tool's id of the session
+	units []convert.Unit // that it is made of
+	done  chan struct{}  // closed when the rest is final
 
 	result  *Result // nil: nothing is kept
 	skipped []error
@@ -51,7 +52,9 @@ func (b *toolImport) all(ctx context.Context, p convert.Source, from string) err
 	defer cancel(nil)
 	q := &pipeline{toolImport: b, from: from, cancel: cancel}
 	for f, err := range b.tool.Import(ctx, p) {
-		if err == nil {
+		if err == nil && f.Unchanged {
+			b.same(1)
+		} else if err == nil {
 			err = q.write(ctx, f)
 		} else if isItem(err) || errors.Is(err, tidemark.ErrHeld) {
 			q.add(&writing{err: err, done: closed()})
@@ -85,7 +88,10 @@ func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
 	if err := q.report(before); err != nil {
 		return err
 	}
-	w := &writing{id: f.ForeignID, done: make(chan struct{})}
+	if err := q.keepUnits(ctx); err != nil {
+		return err
+	}
+	w := &writing{id: f.ForeignID, units: f.Units, done: make(chan struct{})}
 	handed, hand := handedOver(f, w.done)
 	go func() {
 		defer close(w.done)
@@ -119,15 +125,26 @@ func (q *pipeline) report(left int) error {
 		switch {
 		case w.err == nil && w.result != nil:
 			q.keep(*w.result)
+			if q.ledger != nil && len(w.skipped) == 0 {
+				q.ledger.imported(w.units, w.result.Session)
+			}
 		case w.err == nil:
 		case isItem(w.err) || errors.Is(w.err, tidemark.ErrHeld):
 			q.skip(w.err)
 		default:
 			return w.err
 		}
-		q.progress(len(q.Results), "sessions")
+		q.progress(len(q.Results)+q.Unchanged, "sessions")
 	}
 	return nil
+}
+
+// keepUnits keeps in the ledger what was imported, once it is much.
+func (q *pipeline) keepUnits(ctx context.Context) error {
+	if q.ledger == nil || q.DryRun || len(q.ledger.done) < ledgerBatch {
+		return nil
+	}
+	return q.ledger.keep(ctx)
 }
 
 // stop ends the import with an error. Sessions that were written before they

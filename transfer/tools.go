@@ -132,12 +132,43 @@ func (i *Importer) fromTool(ctx context.Context, tool convert.Tool, p convert.So
 	t.folder = i.projectOf(tool, path)
 	var err error
 	if tool.Import != nil {
-		err = t.all(ctx, p, path)
+		err = t.onlyChanged(ctx, p, path)
 	}
 	if err == nil && tool.Fleet != nil {
 		err = t.fleet(ctx, p, path)
 	}
 	return err
+}
+
+// onlyChanged imports the sessions of a source, and reads only what changed since it
+// was last imported.
+func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path string) error {
+	l, err := t.openLedger(ctx, t.tool, p, path)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		return t.all(ctx, p, path)
+	}
+	sessions, same, err := l.unchanged(ctx)
+	if same {
+		t.same(sessions)
+	}
+	if err != nil || same {
+		return err
+	}
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	t.ledger, p.Known = l, l.state
+	skipped, before := t.Skipped, len(t.Results)+t.Unchanged
+	if err := t.all(ctx, p, path); err != nil || t.DryRun {
+		return err
+	}
+	if t.Skipped > skipped {
+		return l.keep(ctx) // what could not be read is told again the next time
+	}
+	return l.finish(ctx, len(t.Results)+t.Unchanged-before)
 }
 
 // Homes imports the files of every known tool in a home folder, and reports

@@ -128,6 +128,9 @@ func (s *Config) read(file string, required bool, home func() (string, error)) e
 	if s.Sandbox.isSet() {
 		s.origins["sandbox"] = file
 	}
+	if s.Chat.Learn != "" && s.Chat.Learn != agent.LearnOff && s.Chat.Learn != "on" {
+		return tidemark.Invalidf("configuration %s: chat: learn: %q: want on or off", file, s.Chat.Learn)
+	}
 	switch store.Redaction(s.Redact) {
 	case "":
 	case store.RedactOff, store.RedactWarn, store.RedactMask, store.RedactVault:

@@ -54,7 +54,7 @@ func TestWhatIsNotConfiguredHasADefault(t *testing.T) {
 }
 
 func TestWrongValuesAreRefused(t *testing.T) {
-	for _, says := range []string{"redact: maybe", "retention: forever", "sandbox: {mode: perhaps}", "no_such_setting: 1", "store: ["} {
+	for _, says := range []string{"redact: maybe", "retention: forever", "chat: {learn: perhaps}", "sandbox: {mode: perhaps}", "no_such_setting: 1", "store: ["} {
 		if _, err := config.Load(files(t, says+"\n", "")); !errors.Is(err, tidemark.ErrInvalid) {
 			t.Errorf("%s: %v", says, err)
 		}

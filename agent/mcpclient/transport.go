@@ -179,8 +179,11 @@ func (w withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // session speaks with a server.
 func (o *Options) session(ctx context.Context, c connection, handle *sdk.ClientOptions) (*sdk.ClientSession, error) {
+	// Servers of today ask for the roots, though the protocol gives them up.
+	//lint:ignore SA1019 see above
 	handle.Capabilities = &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}}
 	client := sdk.NewClient(&sdk.Implementation{Name: "tidemark", Version: o.Version}, handle)
+	//lint:ignore SA1019 see above
 	client.AddRoots(&sdk.Root{Name: filepath.Base(o.Project), URI: fileURI(o.Project)})
 	return client.Connect(ctx, c, nil)
 }

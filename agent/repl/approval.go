@@ -33,6 +33,8 @@ func (r *repl) ask(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, 
 	}
 	choices = append(choices, terminal.Choice{Key: 'n', Text: "deny"})
 	r.screen.pause()
+	r.screen.hide(true)
+	defer r.screen.hide(false)
 	ctx, stop := r.exits.whileStaying(ctx)
 	defer stop()
 	key, err := r.lookThrough(ctx, a.Lines)
@@ -48,8 +50,10 @@ func (r *repl) ask(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, 
 	case err != nil:
 		return chat.Deny, err
 	case key == 'y':
+		r.screen.allowed(a.ID)
 		return chat.Once, nil
 	case key == 'a':
+		r.screen.allowed(a.ID)
 		return chat.Always, nil
 	}
 	return chat.Deny, nil

@@ -12,6 +12,7 @@ package repl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -34,6 +35,8 @@ type Options struct {
 	From      int64
 	TakeOver  bool // the holder of the session is asked to hand it over
 	Encrypted bool // the store is encrypted; mentioned when the session is saved
+	// Permission is how much needs no question at first; "": what chat.New says.
+	Permission chat.Permission
 	Display
 }
 
@@ -59,6 +62,8 @@ type TerminalOptions struct {
 	Raw     func() (restore func() error, err error)
 	Size    func() (columns, rows int, err error)
 	Suspend func()
+	// Edit lets the person change a text in their editor; nil: there is none.
+	Edit func(text string) (string, error)
 
 	// Listen is called once, before anything else happens: from then on signals
 	// are reported to the Control.
@@ -87,7 +92,7 @@ type conversation struct {
 }
 
 func newConversation(o Options) *conversation {
-	return &conversation{o: o, Conversation: slash.Conversation{Store: o.Agent.Store, Setup: o.Setup, Options: o.Agent, Encrypted: o.Encrypted, People: o.Terminal}}
+	return &conversation{o: o, Conversation: slash.Conversation{Store: o.Agent.Store, Setup: o.Setup, Options: o.Agent, Encrypted: o.Encrypted, People: o.Terminal, Color: o.Color}}
 }
 
 // attach starts a conversation, or resumes one.
@@ -101,6 +106,11 @@ func (t *conversation) attach(ctx context.Context, id tidemark.SessionID, from i
 			r.Asking = func(held error) { t.o.Say("Asking for the session: %s", held) }
 		}
 		t.Chat, err = set.Begin(ctx, r)
+	}
+	if err == nil && t.o.Permission != "" {
+		if err = t.Chat.SetPermission(t.o.Permission); err != nil {
+			err = errors.Join(err, t.Chat.Close(context.WithoutCancel(ctx)))
+		}
 	}
 	t.attached.Store(t.Chat)
 	return err

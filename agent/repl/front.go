@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -22,6 +23,12 @@ func (f front) View(ctx context.Context, worker string) { f.r.look(ctx, worker) 
 func (f front) Export(ctx context.Context, format, file string) error {
 	return f.r.t.Export(ctx, f.r.Chat.ID(), format, file)
 }
+
+func (f front) Say(ctx context.Context, blocks ...tidemark.Block) { f.r.say(ctx, blocks...) }
+
+func (f front) Unfold() { f.r.screen.unfold() }
+
+func (f front) SetPermission(p chat.Permission) error { return f.r.setPermission(p) }
 
 func (f front) Leave() { f.r.leaving = &leaving{} }
 
@@ -56,6 +63,14 @@ func (f front) Resume(ctx context.Context, ref string) error {
 	if l.Held && !l.Dead && !l.Expired {
 		return &store.HeldError{Lease: l, Now: time.Now()}
 	}
+	return r.switchTo(ctx, p.ID, p.Seq)
+}
+
+// New leaves this session for a new one.
+func (f front) New(ctx context.Context) error { return f.r.switchTo(ctx, "", 0) }
+
+// switchTo leaves this session for another one, "" for a new one.
+func (r *repl) switchTo(ctx context.Context, id tidemark.SessionID, seq int64) error {
 	old := r.Chat
 	if err := old.Close(ctx); err != nil {
 		return err
@@ -65,13 +80,15 @@ func (f front) Resume(ctx context.Context, ref string) error {
 	}
 	r.oldest, r.screen.view = 0, ""
 	r.Documents() // those of the old session
-	if err := r.attach(ctx, p.ID, p.Seq); err != nil {
+	if err := r.attach(ctx, id, seq); err != nil {
 		// The old session cannot be restored: a new one begins.
 		if again := r.attach(ctx, "", 0); again != nil {
 			r.leaving = &leaving{err: errors.Join(err, again)}
+			return err
 		}
+		r.greet(ctx, "", 0)
 		return err
 	}
-	r.greet(ctx, p.ID, p.Seq)
+	r.greet(ctx, id, seq)
 	return nil
 }

@@ -286,8 +286,9 @@ func (r *repl) leave(ctx context.Context) error {
 	if !r.hungUp {
 		r.exits.leave(errLeaving) // from here on, another request ends the program
 	}
+	r.queue = append(r.queue, r.console.TakeLines(waits, false)...)
 	if r.interactive && !r.hungUp {
-		go r.hearOn(ctx)
+		go r.hearOn()
 	}
 	for _, line := range r.queue {
 		if !slash.IsExit(line) {
@@ -298,7 +299,9 @@ func (r *repl) leave(ctx context.Context) error {
 		if l.to != nil {
 			r.screen.note("Handed over to %s.", l.to.From)
 		}
-		agent.Learn(ctx, r.Chat, agent.Learning{Note: r.screen.note, Retrying: r.exits.patient, InHurry: r.exits.quick})
+		if r.Setup.Chat.Learn != agent.LearnOff {
+			agent.Learn(ctx, r.Chat, agent.Learning{Note: r.screen.note, Retrying: r.exits.patient, InHurry: r.exits.quick})
+		}
 	}
 	closing, stop := context.WithTimeout(ctx, CloseTimeout)
 	defer stop()
@@ -331,9 +334,9 @@ func (r *repl) leave(ctx context.Context) error {
 
 // hearOn reads keys while everything is saved: another request to leave
 // counts. Anything else typed then is dropped.
-func (r *repl) hearOn(ctx context.Context) {
+func (r *repl) hearOn() {
 	for {
-		r.read(ctx)
+		r.read()
 		select {
 		case <-r.inputs:
 			r.reading = false

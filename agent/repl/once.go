@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,11 @@ type Prompt struct {
 	Text   string
 	Format string // output format: one of the Format constants
 	Yes    bool   // everything that the agent wants to do is approved
+	// Allowed are names of tools whose calls are approved, in any case of
+	// letters. What a person has to decide about each time is not among them.
+	Allowed []string
+	// Print prints the result in FormatJSON; nil: as a line of JSON.
+	Print func(result any) error
 }
 
 // Once runs one turn: the answer goes to Out. Nobody is asked.
@@ -38,10 +44,10 @@ func Once(ctx context.Context, o Options, p Prompt) error {
 	t.screen = &screen{Display: o.Display, side: o.Err, format: p.Format}
 	t.Options.Show, t.Options.Unattended = t.screen.show, true
 	t.Options.Approve = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
-		if p.Yes {
+		if p.Yes || slices.ContainsFunc(p.Allowed, func(name string) bool { return strings.EqualFold(name, a.Tool) }) {
 			return chat.Once, nil
 		}
-		o.Say("Denied: %s; nobody is there to ask. Allow everything with --yes.", askText(a))
+		o.Say("Denied: %s; nobody is there to ask. Allow it with --allowed-tools %s, or everything with --yes.", askText(a), a.Tool)
 		return chat.Deny, nil
 	}
 	if err := t.attach(ctx, o.Session, o.From); err != nil {
@@ -58,13 +64,13 @@ func Once(ctx context.Context, o Options, p Prompt) error {
 	if closeErr := t.Chat.Close(closing); err == nil {
 		err = closeErr
 	}
-	if printErr := t.printTurn(p.Format, turn, time.Since(began), err); err == nil {
+	if printErr := t.printTurn(p, turn, time.Since(began), err); err == nil {
 		err = printErr
 	}
 	if err == nil && turn.Stop == chat.StopRounds {
 		o.Say("Stopped after %d rounds of tools.", turn.Rounds)
 	}
-	if t.Chat.Exists() && !errors.Is(err, tidemark.ErrStorage) {
+	if t.Chat.Exists() && !errors.Is(err, tidemark.ErrStorage) && !o.Quiet {
 		t.saved()
 	}
 	return err
@@ -84,8 +90,8 @@ type turnResult struct {
 	Error      string             `json:"error,omitempty"`
 }
 
-func (t *conversation) printTurn(format string, turn chat.Turn, took time.Duration, err error) error {
-	if format == FormatText {
+func (t *conversation) printTurn(p Prompt, turn chat.Turn, took time.Duration, err error) error {
+	if p.Format == FormatText {
 		if turn.Text == "" {
 			return nil
 		}
@@ -96,6 +102,9 @@ func (t *conversation) printTurn(format string, turn chat.Turn, took time.Durati
 		Model: t.Model.Name, DurationMS: took.Milliseconds()}
 	if err != nil {
 		r.IsError, r.Error = true, err.Error()
+	}
+	if p.Format == FormatJSON && p.Print != nil {
+		return p.Print(r)
 	}
 	return writeJSON(t.o.Out, r)
 }

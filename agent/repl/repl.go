@@ -3,15 +3,19 @@ package repl
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
+	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // repl is a conversation with a person.
@@ -20,6 +24,7 @@ type repl struct {
 	t       TerminalOptions
 	console *terminal.Console
 	exits   *waysOut
+	life    context.Context // ends with the conversation
 	inputs  chan terminal.Input
 	broken  chan error // why there is no more input
 	reading bool       // an input is awaited
@@ -29,7 +34,10 @@ type repl struct {
 	oldest      int64    // the first entry that was shown, for /history
 	// leaving is why the conversation ends, nil while it continues.
 	leaving *leaving
-	hungUp  bool      // the terminal is no more
+	hungUp  bool // the terminal is no more
+	meter   meter
+	counted bool // what the session used before is in the meter
+	around  surroundings
 	idle    time.Time // when the person last did something
 }
 
@@ -50,14 +58,18 @@ func Run(ctx context.Context, o Options, t TerminalOptions) error {
 		return err
 	}
 	defer r.console.Close()
-	r.screen = &screen{Display: o.Display, side: o.Err, body: r.console, over: r.exits.answered}
+	r.screen = &screen{Display: o.Display, side: o.Err, body: r.console, over: r.exits.answered, tasks: func() []store.Task { return r.Chat.State().Tasks }}
+	if r.interactive {
+		r.screen.progress = r.console.Progress
+	}
 	if t.Person && t.ErrIsTerminal {
 		r.screen.side = r.console // nothing else may write beside the prompt
 	}
 	r.Out, r.Note, r.Pause, r.Columns = r.console, r.screen.note, r.screen.pause, r.console.Columns
-	r.Options.Show, r.Options.Approve, r.Options.Unattended = r.screen.show, r.ask, t.NoInput
+	r.Options.Show, r.Options.Approve, r.Options.Unattended = r.show, r.ask, t.NoInput
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are handled here
 	defer stop()
+	r.life = ctx
 	t.Listen(Control{r})
 	attaching, done := r.exits.busy(ctx)
 	err = r.attach(attaching, o.Session, o.From)
@@ -80,6 +92,12 @@ func Run(ctx context.Context, o Options, t TerminalOptions) error {
 	return r.leave(ctx)
 }
 
+// show handles an event of the chat.
+func (r *repl) show(e chat.Event) {
+	r.meter.kept(r.Store, e)
+	r.screen.show(e)
+}
+
 func (r *repl) consoleOptions() terminal.Options {
 	return terminal.Options{
 		In: r.t.In, Out: r.o.Out, Terminal: r.t.Person, Plain: r.t.Plain, Color: r.o.Color, Prompt: "you> ",
@@ -89,19 +107,25 @@ func (r *repl) consoleOptions() terminal.Options {
 		Suspend:   r.t.Suspend,
 		Interrupt: func() { r.wish(os.Interrupt) },
 		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.Complete(ctx, line, pos) },
+		Eager: func(word string, start bool) bool {
+			return strings.HasPrefix(word, "@") || start && strings.HasPrefix(word, "/")
+		},
+		Earlier: r.earlier,
+		Edit:    r.t.Edit,
 	}
 }
 
 // read requests the next input, unless that was done already. It also handles
-// requests to leave, even when nobody is ready for the input.
-func (r *repl) read(ctx context.Context) {
+// requests to leave, even when nobody is ready for the input. What is read
+// outlives the turn or the command during which it was requested.
+func (r *repl) read() {
 	if r.reading {
 		return
 	}
 	r.reading = true
 	go func() {
 		for {
-			in, err := r.console.Read(ctx)
+			in, err := r.console.Read(r.life)
 			if err != nil {
 				r.broken <- err
 				return
@@ -123,7 +147,7 @@ func (r *repl) step(ctx context.Context) {
 		return
 	}
 	r.status(ctx)
-	r.read(ctx)
+	r.read()
 	sleep, loop := r.timers()
 	select {
 	case in := <-r.inputs:
@@ -171,10 +195,22 @@ func (r *repl) input(ctx context.Context, in terminal.Input) {
 		r.leaving = &leaving{}
 	case terminal.Hangup:
 		r.gone(nil)
+	default:
+		r.key(ctx, in.Kind)
+	}
+}
+
+// key handles a key that means the same at any time.
+func (r *repl) key(ctx context.Context, kind terminal.Kind) {
+	switch kind {
 	case terminal.Older:
 		r.history(ctx)
+	case terminal.Unfold:
+		r.screen.unfold()
+	case terminal.NextMode:
+		r.nextPermission(ctx)
 	default:
-		r.switchView(ctx, in.Kind)
+		r.switchView(ctx, kind)
 	}
 }
 
@@ -190,10 +226,54 @@ func (r *repl) line(ctx context.Context, line string) {
 		r.fail(r.Chat.Tell(ctx, r.screen.view, line))
 		return
 	}
-	r.turn(ctx, func(ctx context.Context) error {
-		_, err := r.Chat.Send(ctx, append(r.Documents(), tidemark.Text(strings.TrimPrefix(line, "/")))...)
+	if command, ok := strings.CutPrefix(line, "!"); ok && strings.TrimSpace(command) != "" {
+		r.turn(ctx, func(ctx context.Context) error { return r.Chat.RunCommand(ctx, strings.TrimSpace(command)) })
+		return
+	}
+	if text, ok := strings.CutPrefix(line, "#"); ok && strings.TrimSpace(text) != "" && !strings.Contains(line, "\n") {
+		r.fail(r.Remember(ctx, strings.TrimSpace(text)))
+		return
+	}
+	text := strings.TrimPrefix(line, "/")
+	r.say(ctx, append(append(r.Documents(), r.Mentioned(text)...), tidemark.Text(text))...)
+}
+
+// say sends a message and waits for the end of the turn.
+func (r *repl) say(ctx context.Context, blocks ...tidemark.Block) {
+	planning := r.Chat.Permission() == chat.PermissionPlan
+	if planning {
+		blocks = append(blocks, tidemark.Text(planFirst))
+	}
+	var turn chat.Turn
+	r.turn(ctx, func(ctx context.Context) (err error) {
+		turn, err = r.Chat.Send(ctx, blocks...)
 		return err
 	})
+	if planning && r.t.Person && turn.Stop == model.StopEnd && turn.Text != "" && r.leaving == nil && len(r.queue) == 0 {
+		r.fail(r.offerPlan(ctx))
+	}
+}
+
+// planFirst is added to a message of a person who wants a plan.
+const planFirst = "(Plan first: look at what you need, change nothing, and end with a plan that I can approve.)"
+
+// offerPlan asks whether a plan is to be carried out.
+func (r *repl) offerPlan(ctx context.Context) error {
+	key, err := r.choose(ctx, "Carry out this plan?", terminal.Choice{Key: 'e', Text: "yes, and accept edits"}, terminal.Choice{Key: 'a', Text: "yes, and ask"}, terminal.Choice{Key: 'n', Text: "keep planning"})
+	next := chat.PermissionAsk
+	switch {
+	case errors.Is(err, terminal.ErrInterrupted), errors.Is(err, io.EOF):
+		return nil
+	case err != nil || key == 'n':
+		return err
+	case key == 'e':
+		next = chat.PermissionEdits
+	}
+	if err := r.setPermission(next); err != nil {
+		return err
+	}
+	r.say(ctx, tidemark.Text("The plan is approved. Carry it out."))
+	return nil
 }
 
 // turn runs something that takes a while, and that Ctrl-C stops. What is typed
@@ -203,11 +283,20 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 	defer over()
 	called := r.exits.called
 	done := make(chan error, 1)
+	r.screen.begin("waiting for the model")
+	defer r.screen.end()
+	if r.interactive {
+		r.console.Hold(waits)
+		defer r.console.Hold(nil)
+	}
+	r.countBefore(whole)
+	tick := time.NewTicker(tickTime)
+	defer tick.Stop()
 	go func() { done <- work(ctx) }()
 	for {
 		inputs := r.inputs
 		if r.interactive && !r.hungUp {
-			r.read(whole) // what is read outlives the turn
+			r.read()
 		} else if !r.reading {
 			inputs = nil
 		}
@@ -229,8 +318,28 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 		case a := <-r.Chat.Handed():
 			r.screen.note("%s asks for this session; it is handed over when this turn is done.", a.From)
 			r.leaving = &leaving{to: &a}
+		case <-tick.C:
+			r.screen.tick()
+			r.drawStatus()
 		}
 	}
+}
+
+// countBefore counts, once and beside the turn, what a resumed session used
+// before.
+func (r *repl) countBefore(ctx context.Context) {
+	if r.counted || !r.interactive || !r.Chat.Exists() {
+		return
+	}
+	r.counted = true
+	if v, err := r.Chat.View(ctx); err == nil {
+		r.meter.load(ctx, v)
+	}
+}
+
+// waits reports whether input that comes during a turn waits for its end.
+func waits(in terminal.Input) bool {
+	return in.Kind == terminal.Line && !slash.IsAnytime(in.Text) && !slash.IsExit(in.Text)
 }
 
 // during handles input while the agent works.
@@ -251,12 +360,13 @@ func (r *repl) during(ctx context.Context, in terminal.Input) {
 			r.fail(r.Conversation.Run(ctx, in.Text))
 			return
 		}
+		if slash.IsExit(in.Text) {
+			r.queue = append(r.queue, r.console.TakeLines(waits, true)...) // what was sent before it is done before it
+		}
 		r.queue = append(r.queue, in.Text)
 		if slash.IsExit(in.Text) {
 			r.screen.note("Leaving when this is done; once more leaves now.")
 		}
-	case terminal.Older:
-		r.history(ctx)
 	case terminal.LeaveView:
 		if r.screen.view == "" {
 			r.exits.stops() // Esc stops the turn, like Ctrl-C
@@ -264,7 +374,7 @@ func (r *repl) during(ctx context.Context, in terminal.Input) {
 		}
 		r.switchView(ctx, in.Kind)
 	default:
-		r.switchView(ctx, in.Kind)
+		r.key(ctx, in.Kind)
 	}
 }
 

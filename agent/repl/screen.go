@@ -7,12 +7,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // screen shows what happens in a chat. Text from the model and its tools
@@ -32,6 +34,66 @@ type screen struct {
 	view     string // the worker that is shown, "" for the conversation
 	shown    int    // lines of the running tool's output
 	line     []byte // buffer for JSON, reused
+
+	// progress shows rows until it is called again; nil where nothing can be
+	// drawn again: in a pipe, on a plain terminal.
+	progress func(rows ...string)
+	tasks    func() []store.Task // the task list; may be nil
+	activity activity
+	hidden   bool     // the person is asked something
+	running  *running // the call that runs
+	approved string   // the call that the person last approved
+	folds    []folded
+	unfolded int // index of the call that was unfolded last, or the number of them
+}
+
+// becomes shows what happens from now on, "" for nothing.
+func (s *screen) becomes(what string) {
+	if s.progress != nil && s.activity.what != what {
+		s.activity.becomes(what, time.Now())
+		s.draw()
+	}
+}
+
+// tick moves the sign of life.
+func (s *screen) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.activity.spins++
+	s.draw()
+}
+
+// begin shows that something begins that takes a while; end, that it is over.
+func (s *screen) begin(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.becomes(what)
+}
+
+func (s *screen) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.becomes("")
+	s.running = nil
+}
+
+// hide hides the sign of life while the person is asked something.
+func (s *screen) hide(hidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hidden = hidden
+	s.draw()
+}
+
+func (s *screen) draw() {
+	if s.progress == nil {
+		return
+	}
+	if s.hidden {
+		s.progress()
+		return
+	}
+	s.progress(s.activity.rows(s.width(), time.Now())...)
 }
 
 // note prints one line.
@@ -43,7 +105,7 @@ func (s *screen) note(format string, args ...any) {
 
 func (s *screen) noteLocked(format string, args ...any) {
 	s.flush()
-	fmt.Fprintln(s.side, render.CleanLine(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(s.side, s.wrapped(render.CleanLine(fmt.Sprintf(format, args...))))
 }
 
 // dim prints one less important line.
@@ -60,6 +122,14 @@ func (s *screen) style(code, text string) string {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// wrapped breaks a line between words, on a terminal.
+func (s *screen) wrapped(text string) string {
+	if columns := s.width(); columns > 0 {
+		return strings.Join(render.Wrap(text, columns-1), "\n")
+	}
+	return text
 }
 
 // plain makes a text harmless that is printed unstyled.
@@ -106,7 +176,9 @@ func (s *screen) show(e chat.Event) {
 		return
 	}
 	if e.Created != "" {
-		s.noteLocked("Session: %s", e.Created)
+		if !s.Quiet || s.format == "" {
+			s.noteLocked("Session: %s", e.Created)
+		}
 		return
 	}
 	if e.Notice != "" {
@@ -140,32 +212,24 @@ func (s *screen) live(e chat.Event) {
 			s.text.SetColumns(s.width())
 		}
 		s.text.WriteString(e.Text)
+		s.becomes("answering")
 	case e.Thinking != "":
-		if !s.thinking {
+		if !s.thinking && s.progress == nil {
 			s.dim("(thinking)")
-			s.thinking = true
 		}
+		s.thinking = true
+		s.becomes("thinking")
 	case e.Call != nil:
-		s.shown = 0
-		s.dim("▸ " + render.Call(e.Call.Tool, e.Call.Input))
+		s.call(*e.Call)
 	case e.Output != "":
-		for line := range strings.Lines(e.Output) {
-			if s.shown++; s.shown > maxShown {
-				break
-			}
-			s.dim("  " + strings.TrimRight(line, "\n"))
-		}
+		s.output(e.Output)
 	case e.Result != nil:
-		if e.Result.IsError {
-			s.dim("  ✗ " + render.Phrase(e.Result.Text))
-		} else if s.shown == 0 && e.Result.Text != "" {
-			s.dim("  " + render.Phrase(e.Result.Text))
-		} else if s.shown > maxShown {
-			s.dim(fmt.Sprintf("  … %d lines more", s.shown-maxShown))
-		}
+		s.result(*e.Result)
+		s.becomes("waiting for the model")
 	case e.Wait != nil:
 		s.dim(agent.WaitText(e))
 	case e.Ended != nil:
+		s.becomes("")
 		s.flush()
 		if e.Ended.Stop == chat.StopCancelled {
 			s.dim("(stopped)")

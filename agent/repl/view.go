@@ -17,6 +17,8 @@ const painted = 50
 
 // greet says what was resumed, and shows its end.
 func (r *repl) greet(ctx context.Context, id tidemark.SessionID, seq int64) {
+	r.meter.begin(r.Chat.ID())
+	r.counted = id == ""
 	if r.fence.Says != "" {
 		r.screen.note("%s", r.fence.Says)
 	}
@@ -85,6 +87,9 @@ func (r *repl) paint(ctx context.Context, before int64) {
 		if n++; n == 1 {
 			r.oldest = e.Seq
 		}
+		if before == 0 && r.screen.view == "" {
+			r.meter.shown(e)
+		}
 		if err != nil {
 			r.screen.note("%d [damaged: %s]", e.Seq, err)
 			continue
@@ -152,28 +157,4 @@ func (r *repl) switchView(ctx context.Context, kind terminal.Kind) {
 		step = len(views) - 1
 	}
 	r.look(ctx, views[(max(i, 0)+step)%len(views)])
-}
-
-// status is the line below the prompt: the workers, and the current view.
-func (r *repl) status(ctx context.Context) {
-	if !r.interactive {
-		return
-	}
-	var parts []string
-	if r.fence.Sandbox == nil {
-		parts = append(parts, "sandbox off")
-	}
-	all, err := r.Chat.Workers(ctx)
-	if err != nil || len(all) == 0 {
-		r.console.Status(strings.Join(parts, ""))
-		return
-	}
-	for _, w := range all {
-		mark := "○"
-		if w.Running {
-			mark = "●"
-		}
-		parts = append(parts, mark+" "+w.Name)
-	}
-	r.console.Status("workers: " + strings.Join(parts, "  "))
 }

@@ -318,7 +318,7 @@ func (c *Conversation) document(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	c.documents = append(c.documents, tidemark.Text(fmt.Sprintf("<document path=%q>\n%s\n</document>", full, strings.ToValidUTF8(string(b), "\uFFFD"))))
+	c.documents = append(c.documents, documentBlock(full, b))
 	c.note("Loaded %s; it goes with your next message.", full)
 	return c.Chat.Change(ctx, func(s *store.Checkpoint) error {
 		if !slices.Contains(s.DocumentPaths, full) {
@@ -353,21 +353,9 @@ func (c *Conversation) status(ctx context.Context, _ string) error {
 		return err
 	}
 	i := v.Info
-	var used store.Tally
-	own := int64(1) // after what a fork shares
-	if i.Base != nil {
-		own = i.Base.Seq + 1
-	}
-	for e, err := range v.LogRange(ctx, own, i.Entries) {
-		if err == nil {
-			c.Store.Tally(&used, store.Owned{Session: &v.Info, Entry: e})
-		} else if !errors.Is(err, tidemark.ErrCorrupt) {
-			return err
-		}
-	}
-	cost := render.ExactCost(used.Cost)
-	if c.People {
-		cost = render.Cost(used.Cost)
+	used, err := v.Used(ctx)
+	if err != nil {
+		return err
 	}
 	state := c.Chat.State()
 	c.print("session    %s (%s)", i.ID, c.EncryptionText())
@@ -376,7 +364,7 @@ func (c *Conversation) status(ctx context.Context, _ string) error {
 	c.print("mode       %s", i.Mode)
 	c.print("model      %s/%s", c.Model.Provider, render.CleanLine(c.Model.Name))
 	c.print("messages   %d on this branch, %d entries, %d nodes", i.Messages, i.Entries, i.Nodes)
-	c.print("used       %s tokens in, %s out, cost %s", render.Count(used.InputTokens+used.CacheReadTokens+used.CacheWriteTokens), render.Count(used.OutputTokens), cost)
+	c.print("used       %s tokens in, %s out, cost %s", render.Count(used.InputTokens+used.CacheReadTokens+used.CacheWriteTokens), render.Count(used.OutputTokens), c.costText(used))
 	for _, note := range render.CostNotes(used.Cost, time.Now()) {
 		c.print("           %s", note)
 	}

@@ -18,6 +18,9 @@ func (c *Conversation) Complete(ctx context.Context, line string, pos int) (from
 	name, arg, inArg := strings.Cut(before, " ")
 	if !strings.HasPrefix(name, "/") {
 		from = strings.LastIndexAny(before, " \n") + 1
+		if word := before[from:]; strings.HasPrefix(word, "@") {
+			return from, c.completeFile(ctx, word)
+		}
 		return from, fileNames(before[from:])
 	}
 	if !inArg {

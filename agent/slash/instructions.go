@@ -35,22 +35,11 @@ func (c *Conversation) init_(ctx context.Context, _ string) error {
 
 // say sends a message of the user, for commands that end in one.
 func (c *Conversation) say(ctx context.Context, blocks ...tidemark.Block) error {
-	send := func(ctx context.Context) error {
-		_, err := c.Chat.Send(ctx, blocks...)
+	if c.Front == nil {
+		_, err := c.Chat.Send(ctx, blocks...) // the caller knows how to stop it
 		return err
 	}
-	if c.Front == nil {
-		return send(ctx) // the caller knows how to stop it
-	}
-	c.Front.Turn(ctx, send)
-	return nil
-}
-
-// context shows what the model is told besides the conversation.
-func (c *Conversation) context(context.Context, string) error {
-	for _, line := range c.contextLines() {
-		c.print("%s", line)
-	}
+	c.Front.Say(ctx, blocks...)
 	return nil
 }
 

@@ -36,6 +36,7 @@ type Conversation struct {
 	Encrypted bool // the store is
 	NoLoops   bool // loops are kept but do not run
 	People    bool // numbers are formatted for people, not for programs
+	Color     bool // Out shows colours
 
 	Out io.Writer
 	// Note prints a message besides the requested output; nil: to Out, too.
@@ -50,6 +51,7 @@ type Conversation struct {
 
 	// documents are sent with the next message.
 	documents []tidemark.Block
+	files     projectFiles
 }
 
 // Front shows the conversation and reads the person's input.
@@ -64,6 +66,14 @@ type Front interface {
 	Resume(ctx context.Context, ref string) error
 	// Export writes the session to a file.
 	Export(ctx context.Context, format, file string) error
+	// New leaves this session for a new one.
+	New(ctx context.Context) error
+	// Say sends a message of the person and waits for the end of the turn.
+	Say(ctx context.Context, blocks ...tidemark.Block)
+	// Unfold shows the whole of a call that was shown in short.
+	Unfold()
+	// SetPermission changes how much needs no question.
+	SetPermission(chat.Permission) error
 	// Leave ends the conversation.
 	Leave()
 }
@@ -115,10 +125,22 @@ func Commands() []Command {
 		{"/wake", "AFTER", "wake this session after a time", (*Conversation).wake, false, front},
 		{"/mcp", "[NAME|restart NAME|allow NAME]", "the MCP servers of this conversation", (*Conversation).servers, false, false},
 		{"/init", "", "draft AGENTS.md, the instructions of this project", (*Conversation).init_, false, false},
-		{"/context", "", "what the model is told besides the conversation", (*Conversation).context, false, false},
 		{"/status", "", "what this session is", (*Conversation).status, anytime, false},
 		{"/doctor", "", "look for damage in this session", (*Conversation).check, false, false},
-		{"/help", "", "this list", (*Conversation).help, anytime, front},
+		{"/new", "", "begin a new session; this one is kept (/clear)", (*Conversation).begin, false, front},
+		{"/clear", "", "begin a new session; this one is kept (/new)", (*Conversation).begin, false, front},
+		{"/fork", "[TITLE]", "go on in a copy of this session", (*Conversation).fork, false, front},
+		{"/retry", "", "send your last message again, on a branch of its own", (*Conversation).retry, false, front},
+		{"/context", "", "what the model is sent, and how much of its window that takes", (*Conversation).context, false, false},
+		{"/cost", "", "what this session used, and how much came from the provider's cache", (*Conversation).cost, anytime, false},
+		{"/effort", "[off|low|medium|high|TOKENS]", "how much the model thinks", (*Conversation).effort, anytime, false},
+		{"/permissions", "[ask|edits|plan|auto]", "what needs no question (Shift-Tab)", (*Conversation).permissions, anytime, front},
+		{"/diff", "", "what differs from the last commit", (*Conversation).diff, false, front},
+		{"/review", "[WHAT]", "have the changes reviewed", (*Conversation).review, false, front},
+		{"/remember", "TEXT", "a memory for this project (# TEXT)", (*Conversation).Remember, anytime, false},
+		{"/tasks", "", "the task list", (*Conversation).task, anytime, false},
+		{"/unfold", "", "the whole of the last call that was shown in short (Ctrl-O)", func(c *Conversation, _ context.Context, _ string) error { c.Front.Unfold(); return nil }, anytime, front},
+		{"/help", "[WORD]", "this list, or what it says about something", (*Conversation).help, anytime, front},
 		{"/exit", "", "save and leave (/quit, /q, Ctrl-D)", func(c *Conversation, _ context.Context, _ string) error { c.Front.Leave(); return nil }, false, front},
 	}
 }
@@ -203,13 +225,6 @@ func (c *Conversation) EncryptionText() string {
 		return "encrypted"
 	}
 	return "not encrypted"
-}
-
-func (c *Conversation) help(context.Context, string) error {
-	for _, k := range c.Commands() {
-		c.print("  %-32s %s", k.Name+" "+k.Args, k.Help)
-	}
-	return nil
 }
 
 // begun is the stored session, for commands that need one.

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/repl"
+	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -44,6 +45,10 @@ type chatFlags struct {
 	noLoops   bool
 	forceNew  bool
 	takeOver  bool
+	plain     bool
+	permit    string
+	rounds    int
+	allowed   []string
 }
 
 // pickOne is the value of --resume without a session: let the user pick one.
@@ -105,8 +110,13 @@ more asks for it, and says what it would get.`,
 	fl.BoolVar(&f.noLoops, "no-loops", false, "leave the loops of the session off")
 	fl.BoolVar(&f.forceNew, "force-new", false, "a fresh shell and interpreter")
 	fl.BoolVar(&f.takeOver, "take-over", false, "ask whoever holds the session to hand it over")
+	fl.BoolVar(&f.plain, "plain", false, "lines without colours, and nothing that moves: for screen readers and logs")
+	fl.StringVar(&f.permit, "permission-mode", "", "what needs no question: ask (nothing), edits (of the project), plan (only looks), auto (inside the sandbox)")
+	fl.IntVar(&f.rounds, "max-turns", 0, "with -p: ask the model at most so often; `N`")
+	fl.StringSliceVar(&f.allowed, "allowed-tools", nil, "with -p: approve calls of these `TOOLS`, such as write,edit")
 	f.agentFlags(cmd)
 	completeFlag(cmd, "output-format", "text", "json", "stream-json")
+	completeFlag(cmd, "permission-mode", "ask", "edits", "plan", "auto")
 	return cmd
 }
 
@@ -144,6 +154,9 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 	if err := agent.CheckSandboxMode("--sandbox", f.sandbox); err != nil {
 		return err
 	}
+	if _, err := chat.ParsePermission(f.permit); err != nil {
+		return err
+	}
 	oneShot := cmd.Flags().Changed("prompt")
 	switch {
 	case named > 1:
@@ -152,6 +165,10 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 		return tidemark.Invalidf("--branch goes with --resume, --session or --continue")
 	case f.yes && !oneShot:
 		return tidemark.Invalidf("--yes goes with -p: in a conversation you are asked")
+	case (f.rounds != 0 || len(f.allowed) > 0) && !oneShot:
+		return tidemark.Invalidf("--max-turns and --allowed-tools go with -p")
+	case f.rounds < 0:
+		return tidemark.Invalidf("--max-turns %d: want a number of answers", f.rounds)
 	case f.format != "text" && !oneShot:
 		return tidemark.Invalidf("--output-format goes with -p")
 	case f.format != "text" && f.format != "json" && f.format != "stream-json":
@@ -210,6 +227,10 @@ func (t *chatRun) run(ctx context.Context) error {
 	}
 	o := repl.Options{Setup: t.setup(t.config), Agent: t.f.options(t.app, t.s, t.project(), currentFolder()), Session: id, From: seq, TakeOver: t.f.takeOver, Encrypted: t.opened.Sealed() != nil,
 		Display: repl.Display{Out: t.out, Err: t.err, Terminal: t.terminal, Color: t.color, Quiet: t.quiet, Say: t.say}}
+	o.Permission, o.Agent.Rounds = chat.Permission(t.f.permit), t.f.rounds
+	if t.f.plain {
+		o.Color = false
+	}
 	o.Agent.Holder = t.holder(t.cmd)
 	if !t.cmd.Flags().Changed("prompt") {
 		err = repl.Run(ctx, o, t.terminalOptions())
@@ -217,7 +238,12 @@ func (t *chatRun) run(ctx context.Context) error {
 		return promptErr
 	} else {
 		t.notifyUnlessIgnored(syscall.SIGHUP) // so that no tool keeps running when the terminal closes
-		err = repl.Once(ctx, o, repl.Prompt{Text: prompt, Format: t.f.format, Yes: t.f.yes})
+		p := repl.Prompt{Text: prompt, Format: t.f.format, Yes: t.f.yes, Allowed: t.f.allowed}
+		if t.wantsJSON() && p.Format == repl.FormatText {
+			p.Format = repl.FormatJSON
+			p.Print = func(result any) error { return t.format().Print(t.out, result) }
+		}
+		err = repl.Once(ctx, o, p)
 	}
 	return chatError(err)
 }
@@ -245,8 +271,8 @@ func (t *chatRun) fullPrompt() (string, error) {
 func (t *chatRun) terminalOptions() repl.TerminalOptions {
 	return repl.TerminalOptions{
 		In: t.in, NoInput: t.noInput, Person: t.terminal && !t.noInput && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())),
-		ErrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), Plain: os.Getenv("TERM") == "dumb",
-		Raw: rawTerminal, Size: terminalSize, Suspend: t.suspend, Listen: t.listen,
+		ErrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), Plain: t.f.plain || os.Getenv("TERM") == "dumb",
+		Raw: rawTerminal, Edit: editText, Size: terminalSize, Suspend: t.suspend, Listen: t.listen,
 		Exit: func(err error) { os.Exit(exitOf(chatError(err))) },
 		Pick: func(ctx context.Context, heading string) (string, error) { return t.pick(ctx, t.cmd, heading) },
 		Export: func(_ context.Context, id tidemark.SessionID, format, file string) error {

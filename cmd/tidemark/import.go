@@ -19,7 +19,7 @@ import (
 )
 
 func importCommand(a *app) *cobra.Command {
-	var dryRun, all bool
+	var dryRun, all, again bool
 	var from string
 	cmd := &cobra.Command{
 		Use:   "import PATH…",
@@ -32,8 +32,9 @@ not opened.
 Known tools: ` + toolNames(transfer.CanImport) + `.
 
 A second import adds only what is new: a session that grew gets the rest, and an
-entry that was changed becomes a branch beside what it was. What cannot be taken
-is named and left out; the exit code is then 3.
+entry that was changed becomes a branch beside what it was. Files of Claude
+Code, Codex and pi that did not change are not read again, unless you say
+--again. What cannot be taken is named and left out; the exit code is then 3.
 
 An archive is restored as it was: into a store that is not there yet, or into
 one that holds the beginning of it. It can be interrupted and run again. A
@@ -41,6 +42,7 @@ session that is there already gets only what is new; one that differs from it
 is refused.`,
 		Example: `  tidemark import --all --dry-run
   tidemark import ~/.claude
+  tidemark import --again ~/.claude
   tidemark import chatgpt-export.zip
   tidemark import backup.tidemark
   tidemark import session.json --dry-run
@@ -59,7 +61,7 @@ is refused.`,
 			if err != nil {
 				return err
 			}
-			i.Tool, i.DryRun = from, dryRun
+			i.Tool, i.DryRun, i.Again = from, dryRun, again
 			defer func() { a.opened = i.Opened }()
 			if all {
 				if err := a.importHomes(cmd.Context(), i); err != nil {
@@ -79,6 +81,7 @@ is refused.`,
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would come in, and change nothing")
 	cmd.Flags().StringVar(&from, "from", "", "the `TOOL` that wrote it, instead of finding out")
+	cmd.Flags().BoolVar(&again, "again", false, "read everything, also files that did not change since the last import")
 	cmd.Flags().BoolVar(&all, "all", false, "the stores of every known tool in this home folder")
 	return cmd
 }
@@ -154,7 +157,10 @@ func (a *app) printImport(i *transfer.Importer, always bool) error {
 	if lossy > 0 && !a.verbose {
 		a.say("Of %d session(s) something has no place here; see what with -v or --json.", lossy)
 	}
-	if len(i.Results) > 0 || i.Skipped > 0 || always {
+	if i.Unchanged > 0 {
+		a.say("%d session(s) did not change since the last import, and were not read again.", i.Unchanged)
+	}
+	if len(i.Results) > 0 || i.Skipped > 0 || i.Unchanged > 0 || always {
 		if err := a.print(i.Results, func(w io.Writer) error { return a.printResults(w, i.Results) }); err != nil {
 			return err
 		}

@@ -12,19 +12,23 @@ import (
 // source is a transcript that was found, and what is known of it before it is
 // read completely.
 type source struct {
+	head
 	file string // in the Source
 	home string // the folder with tasks and file-history, "": not in the Source
-	id   string
+	same bool   // none of its files was changed since the last import
 
 	agents []string // transcripts of helper agents beside it
 	copied string   // the session that its beginning was copied from
 	first  int64    // when its own part began, in Unix milliseconds; 0: not known
 }
 
+// projectFolders are where the projects are in a Source.
+var projectFolders = []string{".claude/projects", ".config/claude/projects", "projects"}
+
 // find returns the transcripts of a Source: a home folder, .claude, projects, or
 // the folder of one project.
 func find(p convert.Source) (found []source, skips []error) {
-	for _, below := range []string{".claude/projects", ".config/claude/projects", "projects"} {
+	for _, below := range projectFolders {
 		dir := path.Join(p.Path, below)
 		dirs, err := fs.ReadDir(p.FS, dir)
 		if err != nil {
@@ -81,7 +85,7 @@ func inProject(fsys fs.FS, dir, home string) ([]source, error) {
 	for _, e := range entries {
 		file := path.Join(dir, e.Name())
 		switch {
-		case path.Ext(file) != ".jsonl" || !convert.IsFile(fsys, file):
+		case path.Ext(file) != ".jsonl" || !e.Type().IsRegular() && !convert.IsFile(fsys, file):
 		case strings.HasPrefix(e.Name(), "agent-"):
 			agents = append(agents, file)
 		default:

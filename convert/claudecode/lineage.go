@@ -28,11 +28,11 @@ type kin struct {
 // lineage gives the sources their ids and finds where forks came from. It
 // returns originals before their forks, and files that are not transcripts as
 // skips.
-func lineage(ctx context.Context, fsys fs.FS, found []source) (sources []source, skips []error, err error) {
+func lineage(ctx context.Context, p convert.Source, found []source) (sources []source, skips []error, err error) {
 	byID := map[string]int{}
 	groups := map[string][]int{}
 	for _, s := range found {
-		head, err := peek(ctx, fsys, s.file)
+		h, known, err := headOf(ctx, p, s.file)
 		if err != nil {
 			if !convert.IsSkip(err) {
 				return nil, nil, err
@@ -40,23 +40,27 @@ func lineage(ctx context.Context, fsys fs.FS, found []source) (sources []source,
 			skips = append(skips, err)
 			continue
 		}
-		s.id = cmp.Or(named(s.file), head.Session)
-		if from := convert.Field(head.ForkedFrom, "sessionId"); from != s.id {
-			s.copied = from
+		s.head = h
+		s.same = known && s.unchanged(p)
+		if h.From != h.ID {
+			s.copied = h.From
 		}
-		if other, twice := byID[s.id]; twice {
-			skips = append(skips, convert.Skipf(s.file, "session %s is in %s, too", s.id, sources[other].file))
+		if other, twice := byID[s.ID]; twice {
+			skips = append(skips, convert.Skipf(s.file, "session %s is in %s, too", s.ID, sources[other].file))
 			continue
 		}
-		byID[s.id] = len(sources)
-		groups[head.UUID] = append(groups[head.UUID], len(sources))
+		byID[s.ID] = len(sources)
+		groups[h.First] = append(groups[h.First], len(sources))
 		sources = append(sources, s)
 	}
 	for _, group := range groups {
-		if len(group) == 1 {
+		if len(group) == 1 || !slices.ContainsFunc(group, func(i int) bool { return !sources[i].same }) {
 			continue
 		}
-		if err := relate(ctx, fsys, sources, group); err != nil {
+		for _, i := range group {
+			sources[i].same = false // where it came from may be another one now
+		}
+		if err := relate(ctx, p.FS, sources, group); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -108,8 +112,8 @@ func relate(ctx context.Context, fsys fs.FS, sources []source, group []int) erro
 			}
 		}
 		if best != nil {
-			k.copied, k.first = best.id, k.own(best)
-		} else if k.from == "" || k.from == k.id {
+			k.copied, k.first = best.ID, k.own(best)
+		} else if k.from == "" || k.from == k.ID {
 			k.copied = ""
 		}
 	}
@@ -176,11 +180,11 @@ func (k *kin) likeness(other *kin) score {
 	if shared == 0 {
 		return score{}
 	}
-	said := k.from == other.id
+	said := k.from == other.ID
 	here, there := lastHere < k.run, lastThere < other.run
 	switch {
 	case said:
-	case other.from == k.id, !here && there:
+	case other.from == k.ID, !here && there:
 		return score{}
 	case here == there:
 		// Either may be the copy: the original continued first.
@@ -188,13 +192,13 @@ func (k *kin) likeness(other *kin) score {
 			here = k.late
 		} else {
 			a, b := k.own(other), other.own(k)
-			here = a > b || a == b && k.id > other.id
+			here = a > b || a == b && k.ID > other.ID
 		}
 		if !here {
 			return score{}
 		}
 	}
-	return score{shared: shared, sure: !there, said: said, born: other.own(k), id: other.id}
+	return score{shared: shared, sure: !there, said: said, born: other.own(k), id: other.ID}
 }
 
 func (s score) after(t score) bool {

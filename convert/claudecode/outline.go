@@ -284,13 +284,14 @@ func (src source) session(ctx context.Context, fsys fs.FS) (*convert.Session, er
 			Agent:     name,
 			Model:     o.model,
 			Project:   o.project,
-			ForeignID: src.id,
+			ForeignID: src.ID,
 			CreatedAt: o.created,
 		},
 		Entries:   t.entries(ctx, o),
 		Copied:    src.copied,
 		Head:      o.head,
 		UpdatedAt: o.updated,
+		Units:     src.units(),
 	}
 	switch {
 	case src.copied != "" && src.first > 0:
@@ -338,7 +339,7 @@ func (src source) workers(ctx context.Context, fsys fs.FS, s *convert.Session, o
 	}
 	files := src.subagents(fsys)
 	for _, file := range src.agents {
-		if _, session, err := peekAside(ctx, fsys, file); err == nil && session == src.id {
+		if _, session, err := peekAside(ctx, fsys, file); err == nil && session == src.ID {
 			files = append(files, file)
 		}
 	}
@@ -360,7 +361,7 @@ func (src source) workers(ctx context.Context, fsys fs.FS, s *convert.Session, o
 
 // subagents are the transcripts of helper agents in the folder of the session.
 func (src source) subagents(fsys fs.FS) (files []string) {
-	walk(fsys, path.Join(strings.TrimSuffix(src.file, ".jsonl"), "subagents"), func(file string) {
+	walk(fsys, path.Join(strings.TrimSuffix(src.file, ".jsonl"), "subagents"), func(file string, _ fs.DirEntry) {
 		if path.Ext(file) == ".jsonl" {
 			files = append(files, file)
 		}
@@ -397,12 +398,12 @@ const (
 func (src source) files(fsys fs.FS, s *convert.Session) {
 	folders := map[string]string{"tool-results": path.Join(strings.TrimSuffix(src.file, ".jsonl"), "tool-results")}
 	if src.home != "" {
-		folders["tasks"] = path.Join(src.home, "tasks", src.id)
-		folders["file-history"] = path.Join(src.home, "file-history", src.id)
+		folders["tasks"] = path.Join(src.home, "tasks", src.ID)
+		folders["file-history"] = path.Join(src.home, "file-history", src.ID)
 	}
 	total := 0
 	for _, as := range []string{"tool-results", "tasks", "file-history"} {
-		walk(fsys, folders[as], func(file string) {
+		walk(fsys, folders[as], func(file string, _ fs.DirEntry) {
 			info, err := fs.Stat(fsys, file)
 			to := path.Join(as, strings.TrimPrefix(file, folders[as]+"/"))
 			if err != nil || info.Size() > maxFile || total+int(info.Size()) > maxFiles {
@@ -428,7 +429,7 @@ func keep(s *convert.Session, file string, data []byte) {
 }
 
 // walk visits the files below a folder, which need not exist.
-func walk(fsys fs.FS, dir string, visit func(file string)) {
+func walk(fsys fs.FS, dir string, visit func(file string, d fs.DirEntry)) {
 	root := strings.Count(dir, "/")
 	_ = fs.WalkDir(fsys, dir, func(file string, d fs.DirEntry, err error) error {
 		switch {
@@ -437,7 +438,7 @@ func walk(fsys fs.FS, dir string, visit func(file string)) {
 		case d.IsDir() && strings.Count(file, "/")-root > maxWalk:
 			return fs.SkipDir
 		case d.Type().IsRegular():
-			visit(file)
+			visit(file, d)
 		}
 		return nil
 	})

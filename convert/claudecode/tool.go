@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
@@ -35,6 +36,7 @@ func Tool() convert.Tool {
 		Homes:  []string{".claude", ".config/claude"},
 		Detect: detect,
 		Import: importAll,
+		Files:  list,
 		Export: export,
 	}
 }
@@ -85,7 +87,7 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 		if convert.IsFile(p.FS, p.Path) {
 			found, skips = one(p)
 		}
-		sources, more, err := lineage(ctx, p.FS, found)
+		sources, more, err := lineage(ctx, p, found)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -99,6 +101,12 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 			if err := ctx.Err(); err != nil {
 				yield(nil, err)
 				return
+			}
+			if src.same {
+				if !yield(&convert.Session{Session: tidemark.Session{ForeignID: src.ID}, Unchanged: true}, nil) {
+					return
+				}
+				continue
 			}
 			s, err := src.session(ctx, p.FS)
 			if !yield(s, err) || err != nil && !convert.IsSkip(err) {

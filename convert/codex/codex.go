@@ -30,6 +30,7 @@ func Tool() convert.Tool {
 		Homes:  []string{".codex"},
 		Detect: detect,
 		Import: importAll,
+		Files:  list,
 		Export: export,
 	}
 }
@@ -43,8 +44,8 @@ func detect(ctx context.Context, p convert.Source) bool {
 	if !info.IsDir() {
 		return begins(p.FS, p.Path)
 	}
-	for name, err := range rollouts(ctx, p.FS, p.Path) {
-		if err == nil && begins(p.FS, name) {
+	for f, err := range rollouts(ctx, p.FS, p.Path) {
+		if err == nil && begins(p.FS, f.Path) {
 			return true
 		}
 	}

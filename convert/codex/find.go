@@ -31,10 +31,10 @@ func home(fsys fs.FS, dir string) string {
 	return dir
 }
 
-// rollouts yields the names of the rollouts below a folder, the archived ones
-// last. A folder that cannot be read is a *Skip.
-func rollouts(ctx context.Context, fsys fs.FS, dir string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
+// rollouts yields the rollouts below a folder, the archived ones last. A folder
+// that cannot be read is a *Skip.
+func rollouts(ctx context.Context, fsys fs.FS, dir string) iter.Seq2[convert.SourceFile, error] {
+	return func(yield func(convert.SourceFile, error) bool) {
 		dir := home(fsys, dir)
 		known := false
 		for _, name := range []string{"sessions", "archived_sessions"} {
@@ -51,15 +51,32 @@ func rollouts(ctx context.Context, fsys fs.FS, dir string) iter.Seq2[string, err
 	}
 }
 
+// list yields the files that threads are made of, and those with their names.
+func list(ctx context.Context, p convert.Source) iter.Seq2[convert.SourceFile, error] {
+	return func(yield func(convert.SourceFile, error) bool) {
+		for f, err := range rollouts(ctx, p.FS, p.Path) {
+			if !yield(f, err) {
+				return
+			}
+		}
+		for _, dir := range slices.Compact([]string{p.Path, home(p.FS, p.Path)}) {
+			name := path.Join(dir, indexFile)
+			if info, err := fs.Stat(p.FS, name); err == nil && !yield(convert.SourceFile{Path: name, Unit: name, Entry: fs.FileInfoToDirEntry(info)}, nil) {
+				return
+			}
+		}
+	}
+}
+
 // walk enters only folders whose name is a number, as Codex names them by date,
 // so that a foreign folder is left after one look.
-func walk(ctx context.Context, fsys fs.FS, dir string, depth int, yield func(string, error) bool) bool {
+func walk(ctx context.Context, fsys fs.FS, dir string, depth int, yield func(convert.SourceFile, error) bool) bool {
 	if ctx.Err() != nil {
-		return yield("", ctx.Err())
+		return yield(convert.SourceFile{}, ctx.Err())
 	}
 	entries, err := fs.ReadDir(fsys, dir)
 	if err != nil {
-		return yield("", &convert.Skip{What: dir, Why: err})
+		return yield(convert.SourceFile{}, &convert.Skip{What: dir, Why: err})
 	}
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
@@ -69,11 +86,11 @@ func walk(ctx context.Context, fsys fs.FS, dir string, depth int, yield func(str
 				return false
 			}
 		case e.Type().IsRegular() && isRollout(e.Name()):
-			if !yield(name, nil) {
+			if !yield(convert.SourceFile{Path: name, Unit: name, Entry: e}, nil) {
 				return false
 			}
 		case e.Type().IsRegular() && isRollout(strings.TrimSuffix(e.Name(), ".zst")):
-			if !yield("", convert.Skipf(name, "is compressed with zstd, which is not read here: unpack it first")) {
+			if !yield(convert.SourceFile{}, convert.Skipf(name, "is compressed with zstd, which is not read here: unpack it first")) {
 				return false
 			}
 		}
@@ -246,11 +263,14 @@ func nameID(base string) (string, bool) {
 	return string(id), err == nil
 }
 
+// indexFile has the names of threads.
+const indexFile = "session_index.jsonl"
+
 // titles reads names from the session_index.jsonl beside or above a folder; the
 // last one for an id wins. Only known threads are kept.
 func titles(fsys fs.FS, dir string, known map[string]*thread) {
 	for {
-		name := path.Join(dir, "session_index.jsonl")
+		name := path.Join(dir, indexFile)
 		if info, err := fs.Stat(fsys, name); err == nil && info.Mode().IsRegular() {
 			readTitles(fsys, name, known)
 			return
@@ -285,19 +305,19 @@ func readTitles(fsys fs.FS, name string, known map[string]*thread) {
 func find(ctx context.Context, p convert.Source, skip func(error) bool) (map[string]*thread, []*thread, bool) {
 	threads, files := map[string]*thread{}, map[string]*rollout{}
 	var order []*thread
-	for name, err := range rollouts(ctx, p.FS, p.Path) {
+	for f, err := range rollouts(ctx, p.FS, p.Path) {
 		if err != nil {
 			if !skip(err) {
 				return nil, nil, false
 			}
 			continue
 		}
-		r, err := readHead(p.FS, name)
+		r, err := readHead(p.FS, f.Path)
 		if err == nil && files[r.id] != nil {
 			err = tidemark.Invalidf("is a second file of %s, which is already in %s", r.id, files[r.id].path)
 		}
 		if err != nil {
-			if !skip(asSkip(name, err)) {
+			if !skip(asSkip(f.Path, err)) {
 				return nil, nil, false
 			}
 			continue

@@ -266,7 +266,9 @@ func (got Taken) Dump(t testing.TB) string {
 	}
 	var all []session
 	for _, s := range got.Sessions {
-		all = append(all, session{*s.Session, s.Entries, s.Workers})
+		one := session{*s.Session, s.Entries, s.Workers}
+		one.Units = nil // where it was read
+		all = append(all, one)
 	}
 	b, err := json.MarshalIndent(all, "", " ")
 	if err != nil {

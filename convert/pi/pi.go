@@ -27,6 +27,9 @@ func Tool() convert.Tool {
 		Homes:  []string{".pi/agent/sessions"},
 		Detect: detect,
 		Import: importAll,
+		Files: func(_ context.Context, p convert.Source) iter.Seq2[convert.SourceFile, error] {
+			return files(p.FS, p.Path)
+		},
 	}
 }
 
@@ -38,8 +41,8 @@ func detect(_ context.Context, p convert.Source) bool {
 	if !info.IsDir() {
 		return begins(p.FS, p.Path)
 	}
-	for name, err := range files(p.FS, p.Path) {
-		if err == nil && begins(p.FS, name) {
+	for f, err := range files(p.FS, p.Path) {
+		if err == nil && begins(p.FS, f.Path) {
 			return true
 		}
 	}
@@ -63,13 +66,13 @@ func begins(fsys fs.FS, name string) bool {
 
 // files yields the session files below a folder: a home folder, one on the way
 // to the sessions, or the folder of one project.
-func files(fsys fs.FS, dir string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
+func files(fsys fs.FS, dir string) iter.Seq2[convert.SourceFile, error] {
+	return func(yield func(convert.SourceFile, error) bool) {
 		root := convert.Folder(fsys, dir, ".pi/agent/sessions", "agent/sessions", "sessions")
 		known := path.Base(root) == "sessions"
 		entries, err := fs.ReadDir(fsys, root)
 		if err != nil {
-			yield("", &convert.Skip{What: root, Why: err})
+			yield(convert.SourceFile{}, &convert.Skip{What: root, Why: err})
 			return
 		}
 		for _, e := range entries {
@@ -81,7 +84,7 @@ func files(fsys fs.FS, dir string) iter.Seq2[string, error] {
 					return
 				}
 			case e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".jsonl"):
-				if !yield(name, nil) {
+				if !yield(convert.SourceFile{Path: name, Unit: name, Entry: e}, nil) {
 					return
 				}
 			}
@@ -89,13 +92,14 @@ func files(fsys fs.FS, dir string) iter.Seq2[string, error] {
 	}
 }
 
-func inProject(fsys fs.FS, dir string, yield func(string, error) bool) bool {
+func inProject(fsys fs.FS, dir string, yield func(convert.SourceFile, error) bool) bool {
 	entries, err := fs.ReadDir(fsys, dir)
 	if err != nil {
-		return yield("", &convert.Skip{What: dir, Why: err})
+		return yield(convert.SourceFile{}, &convert.Skip{What: dir, Why: err})
 	}
 	for _, e := range entries {
-		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".jsonl") && !yield(path.Join(dir, e.Name()), nil) {
+		name := path.Join(dir, e.Name())
+		if e.Type().IsRegular() && strings.HasSuffix(name, ".jsonl") && !yield(convert.SourceFile{Path: name, Unit: name, Entry: e}, nil) {
 			return false
 		}
 	}
@@ -131,18 +135,21 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 			yield(nil, err)
 			return
 		}
-		names := files(p.FS, p.Path)
+		found := files(p.FS, p.Path)
 		if !info.IsDir() {
-			names = func(yield func(string, error) bool) { yield(p.Path, nil) }
+			found = func(yield func(convert.SourceFile, error) bool) { yield(convert.SourceFile{Path: p.Path}, nil) }
 		}
 		seen := map[string]string{}
-		for name, err := range names {
+		for f, err := range found {
+			name := f.Path
 			if ctx.Err() != nil {
 				yield(nil, ctx.Err())
 				return
 			}
 			var s *convert.Session
-			if err == nil {
+			if id, same := p.State(f.Unit); err == nil && same {
+				s = &convert.Session{Session: tidemark.Session{ForeignID: string(id)}, Unchanged: true}
+			} else if err == nil {
 				s, err = session(p.FS, name)
 			}
 			if err == nil && seen[s.ForeignID] != "" {
@@ -192,6 +199,7 @@ func session(fsys fs.FS, name string) (*convert.Session, error) {
 		s.UpdatedAt = convert.ParseTime(end.Timestamp)
 	}
 	s.Entries = entries(fsys, name)
+	s.Units = []convert.Unit{{Name: name, State: []byte(s.ForeignID)}}
 	settle(s)
 	return s, nil
 }

@@ -216,7 +216,7 @@ func (d *Dir) SyncDir(dir string) error {
 }
 
 func infoOf(i fs.FileInfo) Info {
-	return Info{Size: i.Size(), ModTime: i.ModTime(), Mode: i.Mode(), ID: fileID(i)}
+	return Info{Size: i.Size(), ModTime: i.ModTime(), Mode: i.Mode(), ID: FileID(i)}
 }
 
 type file struct{ *os.File }

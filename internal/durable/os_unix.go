@@ -88,7 +88,9 @@ func (s *sub) stat(base string) (info Info, err error) {
 	return info, nil
 }
 
-func fileID(i fs.FileInfo) uint64 {
+// FileID is the number by which the file system tells a file from others of the
+// same name; 0: it does not say.
+func FileID(i fs.FileInfo) uint64 {
 	if s, ok := i.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Ino)
 	}

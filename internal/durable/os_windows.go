@@ -74,7 +74,8 @@ func (s *sub) stat(base string) (Info, error) {
 	return infoOf(i), nil
 }
 
-func fileID(fs.FileInfo) uint64 { return 0 }
+// FileID is as in os_unix.go.
+func FileID(fs.FileInfo) uint64 { return 0 }
 
 // hasModes is false: access is determined by the access lists of the folder,
 // which in a profile name the user, the system and administrators.

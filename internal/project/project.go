@@ -74,31 +74,55 @@ func Allowed(dir, home string) bool {
 var gitHead = regexp.MustCompile(`^(ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*$`)
 
 // hasGit reports whether a folder is the root of a work tree of this user.
-func hasGit(dir string) bool {
+func hasGit(dir string) bool { return headOf(dir) != "" }
+
+// headOf is the HEAD of the work tree whose root a folder is: refs/… for a branch,
+// or the hash of a commit; "" for any other folder.
+func headOf(dir string) string {
 	git := filepath.Join(dir, ".git")
 	info, err := os.Lstat(git)
 	if err != nil || !durable.OwnedByUs(info) {
-		return false
+		return ""
 	}
 	if info.Mode().IsRegular() { // a linked work tree, or a submodule
 		to, ok := strings.CutPrefix(readShort(git), "gitdir: ")
 		if !ok {
-			return false
+			return ""
 		}
 		if git = strings.TrimSpace(to); !filepath.IsAbs(git) {
 			git = filepath.Join(dir, git)
 		}
 		if info, err = os.Stat(git); err != nil || !durable.OwnedByUs(info) {
-			return false
+			return ""
 		}
 	}
 	head := filepath.Join(git, "HEAD")
 	info, err = os.Lstat(head)
 	if err == nil && info.Mode()&os.ModeSymlink != 0 { // as old versions of git made it
 		to, err := os.Readlink(head)
-		return err == nil && strings.HasPrefix(to, "refs/")
+		if err != nil || !strings.HasPrefix(to, "refs/") {
+			return ""
+		}
+		return to
 	}
-	return err == nil && info.Mode().IsRegular() && gitHead.MatchString(readShort(head))
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text := readShort(head)
+	if !gitHead.MatchString(text) {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(text), "ref: ")
+}
+
+// Branch is the branch that a work tree is on, the beginning of a hash when it is
+// on none, and "" for a folder that is not a work tree.
+func Branch(folder string) string {
+	head := headOf(folder)
+	if name, ok := strings.CutPrefix(head, "refs/heads/"); ok {
+		return name
+	}
+	return head[:min(len(head), 8)]
 }
 
 // readShort is the beginning of a small file, "" when it cannot be read.
@@ -127,10 +151,7 @@ func Marks(ctx context.Context, folder string, environ []string) []string {
 	ctx, stop := context.WithTimeout(ctx, gitTimeout)
 	defer stop()
 	git := func(args ...string) string {
-		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false"}, args...)...)
-		cmd.Env = gitEnviron(environ)
-		cmd.WaitDelay = gitTimeout // a child of git may keep its output open
-		out, err := cmd.Output()
+		out, err := gitCommand(ctx, folder, environ, args...).Output()
 		if err != nil {
 			return ""
 		}
@@ -147,6 +168,15 @@ func Marks(ctx context.Context, folder string, environ []string) []string {
 		marks = append(marks, "root:"+root)
 	}
 	return marks
+}
+
+// gitCommand is git in a folder, so that nothing in the repository can start a
+// program.
+func gitCommand(ctx context.Context, folder string, environ []string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false"}, args...)...)
+	cmd.Env = gitEnviron(environ)
+	cmd.WaitDelay = gitTimeout // a child of git may keep its output open
+	return cmd
 }
 
 // gitEnviron is the environment of git: nothing that points it to another

@@ -10,7 +10,8 @@ import (
 type menu struct {
 	candidates []string
 	from       int
-	chosen     int // -1: none yet
+	chosen     int  // -1: none yet
+	outdated   bool // the word has changed, and newer ones are on their way
 }
 
 func (c *Console) stopCompleting() {
@@ -20,8 +21,29 @@ func (c *Console) stopCompleting() {
 	}
 }
 
+// completeEagerly looks up completions of a word that is completed as it is
+// typed.
+func (c *Console) completeEagerly() {
+	if c.o.Eager == nil || c.search != nil || c.question != nil {
+		return
+	}
+	if c.menu != nil && !c.menu.outdated {
+		return // somebody is choosing
+	}
+	from := c.line.back(isInk)
+	if c.line.at > 0 && !isInk(c.line.cells[c.line.at-1]) {
+		from = c.line.at
+	}
+	if from < c.line.at && c.o.Eager(textOf(c.line.cells[from:c.line.at]), from == 0) {
+		c.complete(false)
+	} else {
+		c.menu = nil
+	}
+}
+
 // complete looks up completions in the background: they may come from a disk.
-func (c *Console) complete() {
+// fill means that the line is completed as far as all of them agree.
+func (c *Console) complete(fill bool) {
 	if c.o.Complete == nil {
 		return
 	}
@@ -34,7 +56,8 @@ func (c *Console) complete() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if ctx.Err() == nil && !c.closed { // no key came in between
-			c.offer(from, candidates)
+			c.menu = nil
+			c.offer(from, candidates, fill)
 			c.paint.touch()
 		}
 	}()
@@ -42,9 +65,13 @@ func (c *Console) complete() {
 
 // offer completes the line as far as all candidates agree, and lists them if
 // there are several.
-func (c *Console) offer(from int, candidates []string) {
+func (c *Console) offer(from int, candidates []string, fill bool) {
 	at, ok := c.cellAt(from)
 	if !ok || len(candidates) == 0 {
+		return
+	}
+	if !fill {
+		c.menu = &menu{candidates: candidates, from: at, chosen: -1, outdated: true}
 		return
 	}
 	common := c.text.cells(printable(candidates[0]))
@@ -80,15 +107,18 @@ func (c *Console) cellAt(pos int) (int, bool) {
 // menuKey steps through the candidates; every other key closes the list.
 func (c *Console) menuKey(k key) bool {
 	m := c.menu
-	switch n := len(m.candidates); k.name {
-	case "tab":
+	switch n := len(m.candidates); {
+	case k.name == "tab":
 		m.chosen = (m.chosen + 1) % n
-	case "shift+tab":
-		m.chosen = (max(m.chosen, 0) + n - 1) % n
+	case k.name == "shift+tab" && m.chosen >= 0:
+		m.chosen = (m.chosen + n - 1) % n
+	case m.outdated && k.name != "esc" && k.name != "enter":
+		return false // shown until newer ones come
 	default:
 		c.menu = nil
 		return k.name == "esc"
 	}
+	m.outdated = false
 	c.line.replace(m.from, c.line.at, c.text.cells(printable(m.candidates[m.chosen])))
 	return true
 }

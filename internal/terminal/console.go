@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,14 +44,23 @@ type Options struct {
 	// Close. nil: the next Read returns the interrupt.
 	Interrupt func()
 
-	Text    Text
-	Prompt  string
-	History []string // what was sent before, oldest first
+	Text   Text
+	Prompt string
+	// Earlier returns what was sent before, in other sessions too, oldest first.
+	// It is called once, in the background, when the person first looks for
+	// it. nil: there is nothing.
+	Earlier func(ctx context.Context) []string
 	// Complete returns candidates to replace line[from:pos]; the cursor is at
 	// pos. A candidate that ends a word includes the space after it. It runs
 	// in the background, and ctx ends when another key makes it useless. nil:
 	// Tab does nothing.
 	Complete func(ctx context.Context, line string, pos int) (from int, candidates []string)
+	// Eager reports whether the word before the cursor is completed as it is
+	// typed; start means that the line begins with it. nil: only Tab completes.
+	Eager func(word string, start bool) bool
+	// Edit lets the person change a text in another program, which has the
+	// terminal meanwhile. nil: Ctrl-G does nothing.
+	Edit func(text string) (string, error)
 }
 
 // Console is an open console. Its methods may be called from several
@@ -79,12 +89,14 @@ type Console struct {
 	forget   context.CancelFunc // cancels the completion in progress
 	question *question
 	prompt   string
-	status   string
+	status   []string
+	progress []string
 	notice   string
 
 	events  []event
-	waiting int   // number of callers waiting in Read
-	ended   error // why nothing more comes from the keyboard
+	hold    func(Input) bool // input that stays where it is; nil: none does
+	waiting int              // number of callers waiting in Read
+	ended   error            // why nothing more comes from the keyboard
 
 	screen screen
 
@@ -110,7 +122,7 @@ func Open(o Options) (*Console, error) {
 	}
 	c := &Console{o: o, text: o.Text, color: o.Color, editing: editing,
 		arrived: make(chan struct{}, 1), asking: make(chan struct{}, 1),
-		line: line{text: o.Text}, history: newHistory(o.History), lastKey: time.Now()}
+		line: line{text: o.Text}, lastKey: time.Now()}
 	c.paint = newPainter(o.Out, &c.mu, c.frame)
 	c.keys = listener{in: o.In, mu: &c.mu, obey: c.obey, end: c.end}
 	c.prompt = o.Text.Clean(o.Prompt)
@@ -278,15 +290,63 @@ func (c *Console) SetLine(s string) {
 	c.paint.touch()
 }
 
-// Status shows one line below the prompt; "" removes it. It is not shown in a
-// pipe or on a plain terminal.
-func (c *Console) Status(s string) {
+// Status shows one line below the prompt; without parts there is none. The
+// parts come in the order of their importance: those that do not fit are left
+// off, from the last. It is not shown in a pipe or on a plain terminal.
+func (c *Console) Status(parts ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s != c.status {
-		c.status = s
+	parts = slices.DeleteFunc(slices.Clone(parts), func(s string) bool { return s == "" })
+	if !slices.Equal(parts, c.status) {
+		c.status = parts
 		c.paint.touch()
 	}
+}
+
+// Progress shows what happens now in rows above the prompt, until it is called
+// again. Nothing of them remains. They are not shown in a pipe or on a plain
+// terminal.
+func (c *Console) Progress(rows ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(rows, c.progress) {
+		c.progress = slices.Clone(rows)
+		c.paint.touch()
+	}
+}
+
+// Hold leaves input for which held returns true where it is: no Read returns
+// it, it is shown as waiting, and the person can take the newest line of it
+// back with Up. nil holds nothing. held is called with a lock held, and must
+// not call the console.
+func (c *Console) Hold(held func(Input) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold = held
+	c.arrive()
+	c.paint.touch()
+}
+
+// TakeLines returns the lines that were sent, are not read yet and that held
+// returns true for, and no Read returns them any more. show means that they are
+// shown above the prompt, as those that are read.
+func (c *Console) TakeLines(held func(Input) bool, show bool) (lines []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = slices.DeleteFunc(c.events, func(e event) bool {
+		if e.Kind != Line || !held(e.Input) {
+			return false
+		}
+		if show && e.echo != "" {
+			c.say(e.echo)
+		}
+		lines = append(lines, e.Text)
+		return true
+	})
+	if c.editing {
+		c.paint.touch()
+	}
+	return lines
 }
 
 // Idle returns how long nobody has pressed a key.

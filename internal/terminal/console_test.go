@@ -238,7 +238,7 @@ func TestAHugePasteIsOneSignInTheLine(t *testing.T) {
 
 func TestHistoryIsWalkedAndSearched(t *testing.T) {
 	sent := []string{"make test", "make test", "git status", "two\nlines"}
-	term := open(t, 40, 10, func(o *Options) { o.History = sent })
+	term := open(t, 40, 10, func(o *Options) { o.Earlier = func(context.Context) []string { return sent } })
 	term.press("draft" + upKey)
 	term.shows("> two", "  lines")
 	term.press(upKey + upKey)
@@ -301,6 +301,7 @@ func TestKeysThatAreNotAboutTheLineAreReturned(t *testing.T) {
 	}{
 		{"\x1d", NextView}, {"\x1b[1;3C", NextView}, {"\x1b\x1b[C", NextView},
 		{"\x1c", PreviousView}, {"\x1b[1;3D", PreviousView}, {"\x1b", LeaveView}, {"\x1b[5~", Older},
+		{"\x0f", Unfold}, {"\x1b[Z", NextMode},
 		{"\x04", EOF}, {"\x03", Interrupt},
 	} {
 		t.Run(test.want.String(), func(t *testing.T) {

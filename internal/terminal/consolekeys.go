@@ -3,6 +3,8 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,6 +52,9 @@ func (c *Console) press(k key) {
 		return
 	}
 	c.lastKey = time.Now()
+	if k.name != "up" && k.name != "ctrl+p" {
+		c.history.steps = 0
+	}
 	c.notice = ""
 	switch {
 	case c.menu != nil && c.menuKey(k):
@@ -58,6 +63,14 @@ func (c *Console) press(k key) {
 	case c.compose(k):
 	default:
 		c.line.edit(k.name)
+	}
+	switch k.name {
+	case "", "paste", "backspace", "alt+backspace", "ctrl+w":
+		c.completeEagerly()
+	default:
+		if c.menu != nil && c.menu.outdated {
+			c.menu = nil
+		}
 	}
 }
 
@@ -78,6 +91,14 @@ func (c *Console) command(k key) bool {
 		c.event(event{Input: Input{Kind: LeaveView}})
 	case "pgup":
 		c.event(event{Input: Input{Kind: Older}})
+	case "ctrl+o":
+		c.event(event{Input: Input{Kind: Unfold}})
+	case "shift+tab":
+		c.event(event{Input: Input{Kind: NextMode}})
+	case "ctrl+g":
+		if c.o.Edit != nil {
+			go c.editElsewhere()
+		}
 	case "ctrl+d":
 		if len(c.line.cells) > 0 {
 			return false
@@ -105,12 +126,13 @@ func (c *Console) compose(k key) bool {
 	case "newline", "alt+enter", "alt+newline", "shift+enter", "ctrl+enter":
 		took = c.line.insert("\n")
 	case "tab":
-		c.complete()
+		c.complete(true)
 	case "ctrl+r":
 		c.search = &search{at: len(c.history.sent), before: c.line.String()}
+		c.loadEarlier()
 	case "up", "ctrl+p":
-		if !c.line.up() {
-			c.recall(-1)
+		if !c.line.up() && !c.unsend() {
+			c.older()
 		}
 	case "down", "ctrl+n":
 		if !c.line.down() {
@@ -123,6 +145,42 @@ func (c *Console) compose(k key) bool {
 		c.notice = fmt.Sprintf("the line is full at %d characters: paste longer text, or put it into a file", maxCells)
 	}
 	return true
+}
+
+// unsend takes the newest line that waits back into the empty line, and reports
+// whether there was one.
+func (c *Console) unsend() bool {
+	if len(c.line.cells) > 0 {
+		return false
+	}
+	for i := len(c.events) - 1; i >= 0; i-- {
+		if c.events[i].Kind == Line {
+			c.line.set(c.events[i].Text)
+			c.events = slices.Delete(c.events, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+// editElsewhere lets the person change the line in another program.
+func (c *Console) editElsewhere() {
+	c.mu.Lock()
+	text := c.line.String()
+	c.mu.Unlock()
+	err := c.Lend(func() (err error) {
+		text, err = c.o.Edit(text)
+		return err
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle()
+	if err != nil {
+		c.notice = err.Error()
+	} else {
+		c.line.set(strings.TrimRight(printable(text), "\n"))
+	}
+	c.paint.touch()
 }
 
 func (c *Console) recall(by int) {

@@ -38,6 +38,15 @@ func (c *Console) changes() []byte {
 		return nil
 	}
 	f := append([]byte(nil), beginFrame...)
+	if !away && !resized && s.entered && !s.clear && len(s.pending) == 0 && len(b.rows) == len(s.shown.rows) {
+		f = b.redraw(f, &s.shown)
+		s.shown = b
+		s.up = b.cursor
+		if s.out.partial() {
+			s.up++
+		}
+		return append(f, endFrame...)
+	}
 	f = s.erase(f)
 	f = s.out.again(f)
 	if resized && s.out.col > 0 && s.out.col < s.columns {
@@ -100,6 +109,23 @@ func (b *block) draw(f []byte) []byte {
 	f = append(f, '\r')
 	f = moveUp(f, len(b.rows)-1-b.cursor)
 	f = append(f, b.left...)
+	return append(f, wrapOn...)
+}
+
+// redraw appends the rows that differ from those that are shown, so that a row
+// that did not change cannot flicker.
+func (b *block) redraw(f []byte, shown *block) []byte {
+	f = append(f, '\r')
+	f = append(f, wrapOff...)
+	at := shown.cursor
+	for i, r := range b.rows {
+		if r != shown.rows[i] {
+			f = append(moveTo(f, at, i), r.text...)
+			f = append(append(f, eraseRow...), '\r')
+			at = i
+		}
+	}
+	f = append(moveTo(f, at, b.cursor), b.left...)
 	return append(f, wrapOn...)
 }
 

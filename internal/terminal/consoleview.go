@@ -64,8 +64,24 @@ func (c *Console) view(columns, rows int) block {
 	return b
 }
 
+// statusText joins as many parts of the status as fit.
+func (c *Console) statusText(width int) string {
+	text := c.text.Clean(c.status[0])
+	for _, part := range c.status[1:] {
+		next := text + " · " + c.text.Clean(part)
+		if c.text.Width(next) > width {
+			break
+		}
+		text = next
+	}
+	return text
+}
+
 // above returns the rows above the prompt.
 func (c *Console) above(width int) (rows []row) {
+	for _, s := range c.progress {
+		rows = append(rows, c.dim(s, width))
+	}
 	waiting := 0
 	for _, in := range c.events {
 		if in.Kind != Line {
@@ -77,6 +93,9 @@ func (c *Console) above(width int) (rows []row) {
 	}
 	if waiting > maxWaiting {
 		rows = append(rows, c.dim(fmt.Sprintf("» … and %d more", waiting-maxWaiting), width))
+	}
+	if waiting > 0 && c.hold != nil && c.question == nil {
+		rows = append(rows, c.dim("  sent when this is done; Up takes the last one back", width))
 	}
 	if c.question != nil {
 		rows = append(rows, c.flow(c.question.words(), width)...)
@@ -92,8 +111,8 @@ func (c *Console) below(width int) (rows []row) {
 	if c.notice != "" {
 		rows = append(rows, c.dim(c.notice, width))
 	}
-	if c.status != "" {
-		rows = append(rows, c.dim(c.status, width))
+	if len(c.status) > 0 {
+		rows = append(rows, c.dim(c.statusText(width), width))
 	}
 	return rows
 }

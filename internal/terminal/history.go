@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"context"
 	"strings"
 )
 
@@ -10,14 +11,21 @@ type history struct {
 	sent  []string
 	at    int
 	draft string
+
+	asked   bool // for what was sent in earlier sessions
+	loading bool // it has not come yet
+	steps   int  // steps back that the person takes when it comes
 }
 
-func newHistory(sent []string) history {
-	h := history{}
-	for _, s := range sent {
-		h.add(s)
+// putBefore puts what was sent earlier before the rest.
+func (h *history) putBefore(earlier []string) (added int) {
+	all := history{}
+	for _, s := range earlier {
+		all.add(s)
 	}
-	return h
+	h.sent = append(all.sent, h.sent...)
+	h.at += len(all.sent)
+	return len(all.sent)
 }
 
 // add keeps a sent line. Repetitions are kept once.
@@ -54,6 +62,43 @@ func (h *history) find(query string, before int) (at int, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// loadEarlier gets what was sent in earlier sessions, the first time that
+// somebody looks for it.
+func (c *Console) loadEarlier() {
+	h := &c.history
+	if h.asked || c.o.Earlier == nil {
+		return
+	}
+	h.asked, h.loading = true, true
+	go func() {
+		earlier := c.o.Earlier(context.Background())
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		added := h.putBefore(earlier)
+		h.loading = false
+		if s := c.search; s != nil {
+			s.at += added
+			if s.missed {
+				c.seek(len(h.sent))
+			}
+		}
+		for ; h.steps > 0; h.steps-- {
+			c.recall(-1)
+		}
+		c.paint.touch()
+	}()
+}
+
+// older goes one step back in the history, once all of it is there.
+func (c *Console) older() {
+	c.loadEarlier()
+	if c.history.loading {
+		c.history.steps++
+		return
+	}
+	c.recall(-1)
 }
 
 // search is a search in the history, with ^R.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -20,11 +21,13 @@ const (
 	PreviousView             // Ctrl-\ or Alt-Left
 	LeaveView                // Esc
 	Older                    // PageUp: show what was before
+	Unfold                   // Ctrl-O: show the whole of something that was shown in short
+	NextMode                 // Shift-Tab
 	Hangup                   // the terminal went away
 )
 
 func (k Kind) String() string {
-	names := [...]string{"line", "interrupt", "eof", "next view", "previous view", "leave view", "older", "hangup"}
+	names := [...]string{"line", "interrupt", "eof", "next view", "previous view", "leave view", "older", "unfold", "next mode", "hangup"}
 	if k < 0 || int(k) >= len(names) {
 		return fmt.Sprintf("kind %d", int(k))
 	}
@@ -59,8 +62,8 @@ func (c *Console) Read(ctx context.Context) (Input, error) {
 		switch {
 		case c.closed:
 			return Input{}, fs.ErrClosed
-		case len(c.events) > 0:
-			return c.take(), nil
+		case c.ready() >= 0:
+			return c.take(c.ready()), nil
 		case errors.Is(c.ended, io.EOF) && c.editing:
 			return Input{Kind: Hangup}, nil
 		case errors.Is(c.ended, io.EOF):
@@ -94,9 +97,14 @@ func (c *Console) arrive() {
 	}
 }
 
-func (c *Console) take() Input {
-	e := c.events[0]
-	c.events = c.events[1:]
+// ready returns the first event that is not held, -1 when there is none.
+func (c *Console) ready() int {
+	return slices.IndexFunc(c.events, func(e event) bool { return c.hold == nil || !c.hold(e.Input) })
+}
+
+func (c *Console) take(i int) Input {
+	e := c.events[i]
+	c.events = slices.Delete(c.events, i, i+1)
 	if e.echo != "" {
 		c.say(e.echo)
 	}
@@ -133,7 +141,7 @@ func (c *Console) interrupt() (call bool) {
 		c.question = nil
 		return false
 	}
-	if c.o.Interrupt != nil && (c.waiting == 0 || len(c.events) > 0) {
+	if c.o.Interrupt != nil && (c.waiting == 0 || c.ready() >= 0) {
 		return true
 	}
 	c.event(event{Input: Input{Kind: Interrupt, Text: c.line.String()}})

@@ -66,7 +66,7 @@ func FuzzOutput(f *testing.F) {
 
 // BenchmarkDelta is what one piece of a stream costs until it is drawn.
 func BenchmarkDelta(b *testing.B) {
-	c := &Console{text: screenText, color: true, line: line{text: screenText}, status: "2 workers", prompt: "> ", o: Options{Out: io.Discard}}
+	c := &Console{text: screenText, color: true, line: line{text: screenText}, status: []string{"2 workers"}, prompt: "> ", o: Options{Out: io.Discard}}
 	c.paint = newPainter(io.Discard, &c.mu, c.frame)
 	c.screen.out = output{text: screenText, color: true, columns: 80}
 	c.screen.columns = 80

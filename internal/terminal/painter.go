@@ -120,6 +120,14 @@ func takeTerminal(raw func() (func() error, error), out io.Writer) (restore func
 	}, nil
 }
 
+// moveTo moves from one row to another.
+func moveTo(f []byte, from, to int) []byte {
+	if to > from {
+		return fmt.Appendf(f, "\x1b[%dB", to-from)
+	}
+	return moveUp(f, from-to)
+}
+
 func moveUp(f []byte, n int) []byte {
 	if n > 0 {
 		f = fmt.Appendf(f, "\x1b[%dA", n)

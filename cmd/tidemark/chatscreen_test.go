@@ -1,0 +1,213 @@
+//go:build !windows
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var updateScreens = flag.Bool("screens", false, "write the screens of chat anew into testdata/screens")
+
+// unstable is what differs between two runs of the same conversation.
+var unstable = []struct {
+	find *regexp.Regexp
+	put  string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "00000000-0000-0000-0000-000000000000"},
+	{regexp.MustCompile(`[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] [0-9:]+ (s|min)`), "⠋ 0 s"},
+	{regexp.MustCompile(`[0-9]+% of`), "16% of"},
+	{regexp.MustCompile(`, [0-9:]+ (s|min)\)`), ")"},
+}
+
+// golden waits for a screen that was looked at.
+func (c *terminalChat) golden(name string) {
+	c.t.Helper()
+	file := filepath.Join("testdata", "screens", name+".txt")
+	if *updateScreens {
+		was, late := c.text(), time.After(time.Second)
+		for settled := false; !settled; {
+			select {
+			case data := <-c.read:
+				c.take(data)
+				if now := c.text(); now != was {
+					was, late = now, time.After(time.Second)
+				}
+			case <-late:
+				settled = true
+			}
+		}
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(c.text()), 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() {
+		if c.t.Failed() {
+			c.t.Logf("%s is\n%s\nif it should be another: go test ./cmd/tidemark -run ScreenOfChat -screens", file, want)
+		}
+	}()
+	c.waitFor(func(now string) bool { return now == string(want) })
+}
+
+// projectFor makes a work tree with some files.
+func projectFor(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "harbour")
+	for name, text := range map[string]string{
+		".git/HEAD":    "ref: refs/heads/main\n",
+		"tides.txt":    "one\ntwo\nthree\n",
+		"docs/moon.md": "The moon.\n",
+		"slow":         "while ! test -e go; do sleep 0.05; done; seq 1 30\n",
+	} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestTheScreenOfChat goes through a conversation with every key of the guide,
+// wide and narrow, and compares what a person sees.
+func TestTheScreenOfChat(t *testing.T) {
+	t.Parallel()
+	for _, columns := range []uint16{80, 40} {
+		t.Run(fmt.Sprint(columns), func(t *testing.T) {
+			t.Parallel()
+			c := openChat(t, projectFor(t), columns, "--provider", "demo", "--no-encrypt", "--sandbox", "off")
+			step := 0
+			see := func(name string, texts ...string) {
+				t.Helper()
+				c.shows(texts...)
+				step++
+				c.golden(fmt.Sprintf("%d/%02d-%s", columns, step, name))
+			}
+			see("prompt", "asks · sandbox off")
+
+			// A call: the question, the sign of life, a queue, the fold.
+			c.types("run sh slow\r")
+			see("question", "[n] deny")
+			c.answers("y", "▸ bash: ")
+			c.types("and then this\rhalf")
+			see("running", "» and then this", "you> half")
+			c.types("\x15\x1b[A")
+			c.shows("you> and then this")
+			c.types("\x15")
+			if err := os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			see("folded", "✓ bash: ", "Ctrl-O shows all", "Done.")
+			c.types("\x0c\x0f")
+			see("unfolded", "── ✓ bash: sh slow", "  29 ")
+
+			// Edits are accepted after Shift-Tab, and shown as a diff.
+			c.types("\x0c\x1b[Z")
+			c.shows("accepts edits")
+			c.types(`call edit {"path":"tides.txt","old_string":"two\n","new_string":"2\n2b\n"}` + "\r")
+			see("edit", "(+2 −1)", "2 - two", "3 + 2b", "Done.")
+			c.types(`call task {"action":"add","text":"look at the moon"}` + "\r")
+			see("tasks", "☐ 1 look at the moon", "Done.")
+
+			// Files, commands and memories from the prompt.
+			c.types("\x0csee @moo")
+			see("mention", "@docs/moon.md")
+			c.types("\t")
+			c.shows("you> see @docs/moon.md")
+			c.types("\x15!echo from the harbour\r")
+			see("command", "✓ bash: echo from the harbour")
+			c.types("# the tide comes twice a day\r")
+			see("memory", "Remembered for this project")
+			c.types("\x0c/help\r")
+			see("help", "/help WORD says more")
+			c.types("\x0c/help zebra\r")
+			c.shows("hint: see all of it with /help")
+			c.types("\x0c/help branch\r")
+			see("search", "/branch NODE")
+
+			// What was said before, also in other sessions; Esc; the way out.
+			c.types("\x0c/new\r")
+			c.shows("Session saved: ")
+			c.types("\x12moon")
+			see("recall", "search moon: ")
+			c.types("\x1b")
+			c.waitFor(func(now string) bool { return strings.Contains(now, "you>\n") })
+			c.types("\x1b[Z")
+			c.shows("plans only")
+			c.types("run true\r")
+			see("plan", "Carry out this plan?")
+			c.answers("n", "\nkeep planning")
+			c.types("\x03")
+			if code := c.ends(); code != 130 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// answers answers a question, until that is on the screen which the answer leads
+// to: a key counts only when somebody can have read the question, and goes into
+// the line before.
+func (c *terminalChat) answers(key, leadsTo string) {
+	c.t.Helper()
+	for {
+		c.types(key)
+		now := c.waitFor(func(now string) bool { return strings.Contains(now, leadsTo) || strings.Contains(now, "you> "+key) })
+		if strings.Contains(now, leadsTo) {
+			return
+		}
+		c.types("\x7f")
+		c.waitFor(func(now string) bool { return !strings.Contains(now, "you> "+key) })
+	}
+}
+
+// waitFor waits until the screen is as wanted, and returns it.
+func (c *terminalChat) waitFor(wanted func(now string) bool) string {
+	c.t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		now := c.text()
+		if wanted(now) {
+			return now
+		}
+		select {
+		case data, more := <-c.read:
+			if !more {
+				c.t.Fatalf("it ended with\n%s", now)
+			}
+			c.take(data)
+		case <-late:
+			c.t.Fatalf("the screen stays\n%s", now)
+		}
+	}
+}
+
+// text is the screen, without blanks at the ends of rows and without what
+// differs between two runs.
+func (c *terminalChat) text() string {
+	var rows []string
+	for row := range strings.SplitSeq(c.term.String(), "\n") {
+		rows = append(rows, strings.TrimRight(row, " "))
+	}
+	text := strings.TrimRight(strings.Join(rows, "\n"), "\n") + "\n"
+	for _, u := range unstable {
+		text = u.find.ReplaceAllString(text, u.put)
+	}
+	return text
+}

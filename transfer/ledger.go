@@ -1,0 +1,213 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// The ledger of a folder spares reading what did not change since it was last
+// imported. Files are compared by name, size, time of change and number, before
+// anything is read; what is kept of them is kept after their entries. So a file
+// that changes while it is imported, and one whose import was cut off, is read
+// again.
+
+// readingVersion is part of every stamp. It changes when converters make more of
+// the same files, so that everybody's next import reads them once more.
+const readingVersion = 1
+
+// freshFor is for how long after a change a file may change again without a new
+// time: clocks of file systems tick.
+const freshFor = 20 * time.Millisecond
+
+// ledgerBatch is how many units are kept with one commit.
+const ledgerBatch = 500
+
+// ledger is the ledger of one folder during an import.
+type ledger struct {
+	s      *store.Store
+	source store.Source
+	used   bool                        // what is known may be relied on
+	at     time.Time                   // when the files were looked at
+	files  fileStamps                  // of all files
+	units  map[string]*fileStamps      // by unit
+	known  map[string]store.SourceUnit // by unit, as kept
+	done   []store.SourceUnit          // imported, and not kept yet
+}
+
+// fileStamps tell whether one of some files was changed.
+type fileStamps struct {
+	sum    hash.Hash
+	newest time.Time // when one of them was last changed
+}
+
+func newFileStamps() fileStamps {
+	s := fileStamps{sum: sha256.New()}
+	fmt.Fprintln(s.sum, readingVersion)
+	return s
+}
+
+func (s *fileStamps) add(line []byte, changed time.Time) {
+	s.sum.Write(line)
+	if changed.After(s.newest) {
+		s.newest = changed
+	}
+}
+
+// text is the stamp to compare; "" if the files may be changed without showing.
+func (s *fileStamps) text(now time.Time) string {
+	if s == nil || now.Sub(s.newest) < freshFor {
+		return ""
+	}
+	return hex.EncodeToString(s.sum.Sum(nil)[:16])
+}
+
+// openLedger reads the stamps of a folder; nil if there is no ledger for it.
+func (i *Importer) openLedger(ctx context.Context, tool convert.Tool, p convert.Source, path string) (*ledger, error) {
+	if tool.Files == nil || i.Upload || i.Opened == nil || p.Path != "." {
+		return nil, nil
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, nil
+	}
+	l := &ledger{s: i.Opened.Store, source: store.Source{Machine: machineOf(i.Holder), Tool: tool.Name, Path: path}, used: !i.Again}
+	err = l.look(ctx, tool, p)
+	if age := l.at.Sub(l.files.newest); err == nil && age < freshFor && age > -time.Second {
+		select {
+		case <-time.After(freshFor):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		err = l.look(ctx, tool, p)
+	}
+	if err != nil || len(l.units) == 0 {
+		return nil, ctx.Err() // the converter says what is wrong
+	}
+	return l, nil
+}
+
+// machineOf names the machine that files are on.
+func machineOf(h tidemark.Holder) string { return h.Host + "/" + h.Machine }
+
+// look takes the stamps of all files.
+func (l *ledger) look(ctx context.Context, tool convert.Tool, p convert.Source) error {
+	l.at, l.files, l.units = time.Now(), newFileStamps(), make(map[string]*fileStamps)
+	var line []byte
+	for f, err := range tool.Files(ctx, p) {
+		if err != nil {
+			return err
+		}
+		info, err := infoOf(p.FS, f)
+		if err != nil {
+			return err
+		}
+		unit := l.units[f.Unit]
+		if unit == nil {
+			s := newFileStamps()
+			unit = &s
+			l.units[f.Unit] = unit
+		}
+		changed := info.ModTime()
+		line = fmt.Appendf(line[:0], "%q %d %d %d\n", f.Path, info.Size(), changed.UnixNano(), durable.FileID(info))
+		l.files.add(line, changed)
+		unit.add(line, changed)
+	}
+	return ctx.Err()
+}
+
+// infoOf is what the file system says of a file. A link is followed, as a reader
+// does.
+func infoOf(fsys fs.FS, f convert.SourceFile) (fs.FileInfo, error) {
+	if f.Entry.Type().IsRegular() {
+		return f.Entry.Info()
+	}
+	return fs.Stat(fsys, f.Path)
+}
+
+// unchanged reports whether everything was imported as it is now, and how many
+// sessions that were.
+func (l *ledger) unchanged(ctx context.Context) (sessions int, ok bool, err error) {
+	stamp := l.files.text(l.at)
+	if !l.used || stamp == "" {
+		return 0, false, nil
+	}
+	was, err := l.s.SourceState(ctx, l.source)
+	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
+		return 0, false, nil
+	}
+	return was.Sessions, err == nil && was.Stamp == stamp, err
+}
+
+// load reads what is known of each unit.
+func (l *ledger) load(ctx context.Context) error {
+	l.known = make(map[string]store.SourceUnit)
+	for u, err := range l.s.SourceUnits(ctx, l.source) {
+		if err != nil {
+			return err
+		}
+		l.known[u.Unit] = u
+	}
+	return nil
+}
+
+// state implements convert.Source.Known.
+func (l *ledger) state(unit string) ([]byte, bool) {
+	u, ok := l.known[unit]
+	stamp := l.units[unit].text(l.at)
+	if !ok || !l.used || stamp == "" || u.Stamp != stamp {
+		return nil, false
+	}
+	return u.State, true
+}
+
+// imported notes that a session was imported whole.
+func (l *ledger) imported(units []convert.Unit, id tidemark.SessionID) {
+	for _, from := range units {
+		was := l.known[from.Name]
+		u := store.SourceUnit{Source: l.source, Unit: from.Name, Stamp: l.units[from.Name].text(l.at), State: from.State, Session: id, Version: was.Version}
+		if from.Shared {
+			u.Session = ""
+		}
+		if u.Stamp == "" || len(u.State) > store.MaxUnitState || u.Stamp == was.Stamp && u.Session == was.Session {
+			continue
+		}
+		l.done = append(l.done, u)
+		u.Version++
+		l.known[u.Unit] = u
+	}
+}
+
+// keep keeps the units that were imported. If another import kept some
+// meanwhile, the next one reads those of this one again.
+func (l *ledger) keep(ctx context.Context) error {
+	err := l.s.KeepUnits(ctx, l.done...)
+	l.done = l.done[:0]
+	if errors.Is(err, tidemark.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// finish keeps that everything was imported.
+func (l *ledger) finish(ctx context.Context, sessions int) error {
+	if err := l.keep(ctx); err != nil {
+		return err
+	}
+	stamp := l.files.text(l.at)
+	if stamp == "" {
+		return nil
+	}
+	return l.s.KeepSource(ctx, store.SourceState{Source: l.source, Stamp: stamp, Sessions: sessions})
+}

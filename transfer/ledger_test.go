@@ -1,0 +1,299 @@
+package transfer
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// homes are samples of tools that have a ledger.
+var homes = map[string]string{"claude-code": "../convert/testdata/claude-code/2.1.197", "codex": "../convert/testdata/codex/0.98.0",
+	"pi": "../convert/testdata/pi/0.73.1"}
+
+// home is a home folder of a tool that a test changes.
+type home struct {
+	tool    string
+	dir     string
+	s       *store.Store
+	machine string
+	files   []string // transcripts
+	clock   time.Time
+}
+
+// homeOf copies the sample of a tool. Its files were written long ago.
+func homeOf(t *testing.T, tool string) *home {
+	t.Helper()
+	h := &home{tool: tool, dir: t.TempDir(), s: store.New(memory.New(), nil), machine: "one", clock: time.Now().Add(-time.Hour)}
+	if err := os.CopyFS(h.dir, os.DirFS(homes[tool])); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(h.dir, func(file string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			h.touch(t, file)
+			base := d.Name()
+			if filepath.Ext(base) == ".jsonl" && !strings.HasPrefix(base, "agent-") && base != "history.jsonl" && base != "session_index.jsonl" {
+				h.files = append(h.files, file)
+			}
+		}
+		return err
+	})
+	if err != nil || len(h.files) < 3 {
+		t.Fatalf("%d transcripts: %v", len(h.files), err)
+	}
+	return h
+}
+
+// touch sets the time of a file to the next second of a clock that is behind.
+func (h *home) touch(t *testing.T, file string) {
+	t.Helper()
+	h.clock = h.clock.Add(time.Second)
+	if err := os.Chtimes(file, h.clock, h.clock); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write replaces a file.
+func (h *home) write(t *testing.T, file string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.touch(t, file)
+}
+
+// read imports the home; again ignores the ledger.
+func (h *home) read(t *testing.T, again bool) *Importer {
+	t.Helper()
+	i := &Importer{Opened: open.Around(h.s), Holder: store.Self("import"), Tool: h.tool, Again: again}
+	i.Holder.Machine = h.machine
+	if err := i.Paths(t.Context(), h.dir); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// want checks how many sessions were read and how many were not.
+func (h *home) want(t *testing.T, when string, i *Importer, read, unchanged int) {
+	t.Helper()
+	if len(i.Results) != read || i.Unchanged != unchanged {
+		t.Errorf("%s: %d sessions were read and %d were not, want %d and %d", when, len(i.Results), i.Unchanged, read, unchanged)
+	}
+}
+
+func TestWhatDidNotChangeIsNotReadAgain(t *testing.T) {
+	for tool := range homes {
+		t.Run(tool, func(t *testing.T) {
+			h := homeOf(t, tool)
+			all := len(h.read(t, false).Results)
+			h.want(t, "unchanged", h.read(t, false), 0, all)
+			again := h.read(t, true)
+			h.want(t, "with again", again, all, 0)
+			for _, r := range again.Results {
+				if r.State != "known" || r.Entries != 0 {
+					t.Errorf("%s is %s, with %d new entries", r.ForeignID, r.State, r.Entries)
+				}
+			}
+			h.machine = "another"
+			h.want(t, "on another machine", h.read(t, false), all, 0)
+			h.machine = "one"
+			h.want(t, "on the first one", h.read(t, false), 0, all)
+			h.s = store.New(memory.New(), nil)
+			h.want(t, "into another store", h.read(t, false), all, 0)
+		})
+	}
+}
+
+func TestOnlyTheSessionThatChangedIsReadAgain(t *testing.T) {
+	h := homeOf(t, "claude-code")
+	all := len(h.read(t, false).Results)
+	file := h.files[0] // of which there is no fork
+	id := strings.TrimSuffix(filepath.Base(file), ".jsonl")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := func(when, state string) {
+		t.Helper()
+		i := h.read(t, false)
+		if h.want(t, when, i, 1, all-1); len(i.Results) == 1 && (i.Results[0].ForeignID != id || i.Results[0].State != state) {
+			t.Errorf("%s: %+v, want session %s %s", when, i.Results[0], id, state)
+		}
+		h.want(t, when+", then not", h.read(t, false), 0, all)
+	}
+	grown := fmt.Sprintf(`{"type":"user","uuid":"grown","parentUuid":null,"sessionId":%q,"timestamp":"2026-01-02T03:04:05Z","message":{"role":"user","content":"one more"}}`+"\n", id)
+	h.write(t, file, append(slices.Clone(data), grown...))
+	only("a transcript that grew", "grown")
+	h.write(t, filepath.Join(strings.TrimSuffix(file, ".jsonl"), "tool-results", "long.txt"), []byte("a long result"))
+	only("a file beside it", "changed")
+	h.write(t, filepath.Join(strings.TrimSuffix(file, ".jsonl"), "tool-results", "long.txt"), []byte("another text!"))
+	only("the same size at another time", "changed")
+	h.touch(t, file)
+	only("another time alone", "known")
+
+	if err := h.s.Purge(t.Context(), h.session(t, id), store.Self("test")); err != nil {
+		t.Fatal(err)
+	}
+	only("a session that was purged", "new")
+}
+
+// A fork is found by comparing it with what it may be a copy of.
+func TestAForkIsReadAgainWithItsSource(t *testing.T) {
+	h := homeOf(t, "claude-code")
+	all := len(h.read(t, false).Results)
+	h.touch(t, h.files[slices.IndexFunc(h.files, func(file string) bool { return strings.Contains(file, "0f2293df-4c46-4bdc-afcc-4d77e694d995") })])
+	h.want(t, "one of two that begin alike", h.read(t, false), 2, all-2)
+}
+
+// session is the id here of a session.
+func (h *home) session(t *testing.T, foreign string) tidemark.SessionID {
+	t.Helper()
+	found, err := h.s.Foreign(t.Context(), foreign)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%d sessions %s: %v", len(found), foreign, err)
+	}
+	return found[0].ID
+}
+
+func TestWhatCouldNotBeReadIsToldOfEachTime(t *testing.T) {
+	h := homeOf(t, "claude-code")
+	all := len(h.read(t, false).Results)
+	data, err := os.ReadFile(h.files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write(t, h.files[0], append(slices.Clone(data), "{no JSON}\n"...))
+	for range 2 {
+		i := h.read(t, false)
+		if h.want(t, "a damaged line", i, 1, all-1); i.Skipped != 1 {
+			t.Errorf("%d were told of, want 1", i.Skipped)
+		}
+	}
+}
+
+func TestAFileThatMayChangeWithoutShowingIsReadAgain(t *testing.T) {
+	h := homeOf(t, "claude-code")
+	ahead := time.Now().Add(time.Hour)
+	if err := os.Chtimes(h.files[0], ahead, ahead); err != nil {
+		t.Fatal(err)
+	}
+	all := len(h.read(t, false).Results)
+	h.want(t, "a time in the future", h.read(t, false), 1, all-1)
+}
+
+func TestADryRunKeepsNothingInTheLedger(t *testing.T) {
+	h := homeOf(t, "codex")
+	all := len(h.read(t, false).Results)
+	h.s = store.New(memory.New(), nil)
+	for range 2 {
+		i := &Importer{Opened: open.Around(h.s), Holder: store.Self("import"), Tool: h.tool, DryRun: true}
+		if err := i.Paths(t.Context(), h.dir); err != nil {
+			t.Fatal(err)
+		}
+		h.want(t, "a dry run", i, all, 0)
+	}
+}
+
+// A home that grows at random, read with the ledger, has everything that a
+// reading of all of it finds.
+func TestNothingIsMissedWithTheLedger(t *testing.T) {
+	for tool := range homes {
+		t.Run(tool, func(t *testing.T) {
+			h := homeOf(t, tool)
+			whole := map[string][]byte{}
+			for _, file := range h.files {
+				data, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				whole[file] = data
+				h.write(t, file, nil)
+			}
+			random := rand.New(rand.NewPCG(17, 4))
+			for len(whole) > 0 {
+				files := slices.Sorted(maps.Keys(whole))
+				for _, file := range files[:1+random.IntN(min(3, len(files)))] {
+					now, err := os.ReadFile(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					left := whole[file][len(now):]
+					n := len(left)
+					if n > 2000 && random.IntN(3) > 0 {
+						n = random.IntN(n)
+					}
+					if h.write(t, file, append(now, left[:n]...)); n == len(left) {
+						delete(whole, file)
+					}
+				}
+				h.read(t, false)
+			}
+			for _, r := range h.read(t, true).Results {
+				if r.Entries != 0 || r.State != "known" && r.State != "empty" {
+					t.Errorf("%s is %s: %d entries were missed", r.ForeignID, r.State, r.Entries)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkImportOfWhatDidNotChange(b *testing.B) {
+	const sessions = 2000
+	dir := b.TempDir()
+	for n := range sessions {
+		project := filepath.Join(dir, "projects", fmt.Sprintf("-home-ada-%d", n%20))
+		if err := os.MkdirAll(project, 0o700); err != nil {
+			b.Fatal(err)
+		}
+		id := fmt.Sprintf("6f1c2b52-7d3e-4b35-9f1b-%012d", n)
+		line := fmt.Sprintf(`{"type":"user","uuid":"u%d","sessionId":%q,"timestamp":"2026-01-02T03:04:05Z","cwd":"/w","message":{"role":"user","content":"prompt %d"}}`+"\n", n, id, n)
+		if err := os.WriteFile(filepath.Join(project, id+".jsonl"), []byte(line), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s := store.New(memory.New(), nil)
+	read := func() *Importer {
+		i := &Importer{Opened: open.Around(s), Holder: store.Self("import")}
+		if err := i.Paths(b.Context(), dir); err != nil {
+			b.Fatal(err)
+		}
+		return i
+	}
+	read()
+	b.Run("import", func(b *testing.B) {
+		for b.Loop() {
+			if i := read(); i.Unchanged != sessions {
+				b.Fatalf("%d sessions were not read", i.Unchanged)
+			}
+		}
+	})
+	b.Run("readdir and stat", func(b *testing.B) {
+		for b.Loop() {
+			n := 0
+			err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+				if err == nil && !d.IsDir() {
+					n++
+					_, err = os.Stat(file)
+				}
+				return err
+			})
+			if err != nil || n != sessions {
+				b.Fatal(n, err)
+			}
+		}
+	})
+}
