@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -299,6 +300,8 @@ func (s *Store) about(ctx context.Context, log tidemark.Key) (Info, error) {
 // filterWord is a word that no text contains. It makes the index answer a
 // filter.
 func filterWord(class, value string) string { return "\x00" + class + ":" + value }
+
+func isFilterWord(word string) bool { return strings.HasPrefix(word, "\x00") }
 
 // The classes of filter words.
 const (

@@ -14,7 +14,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/search/index"
-	segments "github.com/tidemark-sessions/tidemark/search/segment"
 )
 
 // newIndex returns the search index that is kept in the store itself.
@@ -217,11 +216,11 @@ func (s *Store) placeWords(about tidemark.Session, log tidemark.Key, l tidemark.
 // segmentWord returns a filter word that is no longer than a segment allows: of a
 // long one, such as the path of a project, the beginning and a hash.
 func segmentWord(word string) string {
-	if len(word) <= segments.MaxKeyBytes {
+	if len(word) <= index.MaxWordBytes {
 		return word
 	}
 	sum := sha256.Sum256([]byte(word))
-	return word[:segments.MaxKeyBytes-32] + hex.EncodeToString(sum[:16])
+	return word[:index.MaxWordBytes-32] + hex.EncodeToString(sum[:16])
 }
 
 func segmentTerms(terms []tidemark.Term) []tidemark.Term {
@@ -249,7 +248,7 @@ func (f segmentFinder) behind(ctx context.Context) iter.Seq2[tidemark.Lag, error
 }
 
 func (f segmentFinder) find(ctx context.Context, l looking) iter.Seq2[spot, error] {
-	q := segments.Query{None: segmentTerms(l.None), Phrases: l.Phrases}
+	q := index.Query{None: segmentTerms(l.None), Phrases: l.Phrases}
 	for _, group := range l.All {
 		q.All = append(q.All, segmentTerms(group))
 	}
@@ -264,19 +263,19 @@ func (f segmentFinder) find(ctx context.Context, l looking) iter.Seq2[spot, erro
 	rest := q
 	rest.All, rest.None, rest.Phrases = nil, nil, nil
 	for _, group := range append(slices.Clone(q.All), []tidemark.Term{{Word: filterWord(filterOverflow, "")}}) {
-		if segments.IsFilter([]byte(group[0].Word)) {
+		if isFilterWord(group[0].Word) {
 			rest.All = append(rest.All, group)
 		}
 	}
 	for _, term := range q.None {
-		if segments.IsFilter([]byte(term.Word)) {
+		if isFilterWord(term.Word) {
 			rest.None = append(rest.None, term)
 		}
 	}
 	return merge(f.lines(ctx, q), f.lines(ctx, rest))
 }
 
-func (f segmentFinder) lines(ctx context.Context, q segments.Query) iter.Seq2[spot, error] {
+func (f segmentFinder) lines(ctx context.Context, q index.Query) iter.Seq2[spot, error] {
 	return func(yield func(spot, error) bool) {
 		for hit, err := range f.view.Search(ctx, q) {
 			if !yield(spot{At: time.UnixMicro(hit.At).UTC(), Log: index.LogOf(hit.Log), Seq: hit.Seq}, err) || err != nil {

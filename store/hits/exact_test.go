@@ -22,8 +22,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/search"
-	"github.com/tidemark-sessions/tidemark/search/hits"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/store/hits"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
