@@ -323,6 +323,16 @@ func (s *Store) tend(ctx context.Context, most int) error {
 	}
 }
 
+// RewriteIndex takes what was destroyed or masked out of the search index that is
+// kept in the store, with the keys of the parts that held it. Nobody finds it
+// before that either. Without such an index there is nothing to do.
+func (s *Store) RewriteIndex(ctx context.Context) error {
+	if s.index == nil {
+		return nil
+	}
+	return s.index.Rewrite(ctx)
+}
+
 // leave has a batch that removes logs of a session hide them from the index.
 func (s *Store) leave(ctx context.Context, b *tidemark.Batch) error {
 	if s.index == nil {

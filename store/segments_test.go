@@ -60,6 +60,41 @@ func TestThePurgeOfASessionTakesItsWordsOutOfTheIndex(t *testing.T) {
 	}
 }
 
+func TestSeveralSessionsAreTakenOutOfTheIndexTogether(t *testing.T) {
+	b := memory.New()
+	s := store.New(b, &store.Options{Places: plainPlaces})
+	var gone []tidemark.SessionID
+	for _, word := range []string{"lighthouse", "lightship"} {
+		w := titled(t, s, tidemark.Session{Title: word}, tidemark.Say(tidemark.User, "the "+word))
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		gone = append(gone, w.ID())
+	}
+	titled(t, s, tidemark.Session{Title: "kept"}, tidemark.Say(tidemark.User, "the breakwater"))
+	caughtUp(t, s)
+	for _, id := range gone {
+		if err := s.Destroy(t.Context(), id, who("test")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Contains(segments(t, b), []byte("lighthouse")) {
+		t.Error("the index was rewritten for a session of several")
+	}
+	if got := hits(t, s, lookFor("lighthouse")); len(got) != 0 {
+		t.Errorf("found after it was destroyed: %q", got)
+	}
+	if err := s.RewriteIndex(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	blocks := segments(t, b)
+	for word, want := range map[string]bool{"lighthouse": false, "lightship": false, "breakwater": true} {
+		if bytes.Contains(blocks, []byte(word)) != want {
+			t.Errorf("the index has %s: %v, want %v", word, !want, want)
+		}
+	}
+}
+
 func TestWhatIsMaskedIsTakenOutOfTheIndex(t *testing.T) {
 	b := memory.New()
 	s := store.New(b, &store.Options{Places: plainPlaces})
