@@ -66,6 +66,8 @@ func (s *Store) searcher() tidemark.Searcher {
 // KeepIndexed indexes what this Store appends, until ctx ends. Without an
 // index, or without Options.Words, it returns at once.
 func (s *Store) KeepIndexed(ctx context.Context) error {
+	merge, stop := s.mergeBeside(ctx)
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -80,6 +82,8 @@ func (s *Store) KeepIndexed(ctx context.Context) error {
 		}
 		err := s.follow(ctx)
 		switch {
+		case err == nil:
+			merge()
 		case errors.Is(err, tidemark.ErrUnsupported):
 			return nil
 		case index.IsBusy(err):

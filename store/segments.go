@@ -312,6 +312,12 @@ func (s *Store) tend(ctx context.Context, most int) error {
 	if err := s.index.Rewrite(ctx); err != nil {
 		return err
 	}
+	return s.mergeAll(ctx, most)
+}
+
+// mergeAll merges segments of at most so many lines together, 0: of however many,
+// as long as there is something to merge.
+func (s *Store) mergeAll(ctx context.Context, most int) error {
 	for {
 		merged, err := s.index.Merge(ctx, most)
 		if err != nil || !merged {
@@ -320,6 +326,36 @@ func (s *Store) tend(ctx context.Context, most int) error {
 			}
 			return err
 		}
+	}
+}
+
+// mergeBeside starts a goroutine for merges that take long: nothing waits for
+// them, neither who writes nor what is indexed meanwhile. It returns a function that
+// has it look, and one that ends it.
+func (s *Store) mergeBeside(ctx context.Context) (look, end func()) {
+	if s.index == nil {
+		return func() {}, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	asked := make(chan struct{}, 1)
+	var merging sync.WaitGroup
+	merging.Go(func() {
+		for range asked {
+			// What fails is tried again later. If something is wrong with the store,
+			// whoever indexes meets it, too.
+			_ = s.mergeAll(ctx, 0)
+		}
+	})
+	look = func() {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+	}
+	return look, func() {
+		cancel()
+		close(asked)
+		merging.Wait()
 	}
 }
 

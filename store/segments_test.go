@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -166,4 +168,48 @@ func TestWhatAStoreWroteIsIndexedWithoutLookingAtTheRest(t *testing.T) {
 			t.Errorf("%s: %q", word, got)
 		}
 	}
+}
+
+// What takes long to merge is not merged by who indexes, but nobody has to ask for
+// it either.
+func TestLargeMergesAreDoneBesideWhatIsIndexed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := store.New(b, &store.Options{Places: plainPlaces})
+		count := func() (n int) {
+			for _, err := range b.List(t.Context(), tidemark.Query{Kind: tidemark.KindSegment}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
+			}
+			return n
+		}
+		many := make([]tidemark.Entry, 3000)
+		for i := range many {
+			many[i] = tidemark.Say(tidemark.User, "ebb")
+		}
+		for range 8 {
+			titled(t, s, tidemark.Session{Title: "much"}, many...)
+			if err := s.IndexWritten(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := count(); n != 8 {
+			t.Fatalf("%d segments, want 8", n)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.KeepIndexed(ctx) }()
+		titled(t, s, tidemark.Session{Title: "little"}, tidemark.Say(tidemark.User, "flow"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := count(); n != 2 {
+			t.Errorf("%d segments, want those that were merged as one, and the new one", n)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -80,7 +80,7 @@ func (ix *Index) CatchUp(ctx context.Context, src Source, p Pace) (total int64, 
 		return err
 	}
 	if p.Alone {
-		err = ix.alone(ctx, func() error {
+		err = ix.alone(ctx, ix.key, func() error {
 			if err := ix.Sweep(ctx); err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return err
 			}

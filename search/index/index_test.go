@@ -369,6 +369,53 @@ func TestWhoDoesNotGetTheLeaseDoesNothing(t *testing.T) {
 	w.catchUp(two, index.Pace{Alone: true}) // the lease is free again
 }
 
+// halfway is a Backend in which something happens before the first block of a
+// segment is kept.
+type halfway struct {
+	tidemark.Backend
+	then func()
+}
+
+func (h *halfway) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	for _, a := range b.Appends {
+		if then := h.then; a.Log.Kind == tidemark.KindSegment && then != nil {
+			h.then = nil
+			then()
+		}
+	}
+	return h.Backend.Commit(ctx, b)
+}
+
+func TestLinesAreIndexedWhileAMergeTakesItsTime(t *testing.T) {
+	be, below := places["memory"](t)
+	w := newWorld(t, be)
+	other := w.index(be, index.Options{})
+	for i := range segment.Fan {
+		w.say(logKey(i), slices.Repeat([]string{"tide"}, 2500)...)
+		w.catchUp(other, index.Pace{})
+	}
+	happened := false
+	ix := w.index(&halfway{Backend: be, then: func() {
+		happened = true
+		if merged, err := other.Merge(t.Context(), 0); merged || !index.IsBusy(err) {
+			t.Errorf("a second merge of the same = %v, %v, want that it is busy", merged, err)
+		}
+		w.say(logKey(9), "tide and time")
+		w.catchUp(other, index.Pace{})
+		w.caughtUp(w.look(other))
+	}}, index.Options{})
+	if merged, err := ix.Merge(t.Context(), 0); !merged || err != nil || !happened {
+		t.Fatalf("Merge = %v, %v, and something happened meanwhile: %v", merged, err, happened)
+	}
+	v := w.look(ix)
+	if n, lines := v.Segments(); n != 2 || lines != 8*2500+1 {
+		t.Errorf("%d segments with %d lines, want two with all", n, lines)
+	}
+	w.caughtUp(v)
+	w.exact(v, "time")
+	w.clean(v, below)
+}
+
 func TestManyWritersAndIndexersAtOnce(t *testing.T) {
 	for _, name := range []string{"memory", "sqlite"} {
 		for _, p := range []place{places[name], sealed(places[name])} {
