@@ -369,6 +369,17 @@ func (s *Store) RewriteIndex(ctx context.Context) error {
 	return s.index.Rewrite(ctx)
 }
 
+// Adopting says that sessions are about to be copied into the store past its rules,
+// as an archive is. The caller calls done in the end, whatever came of it: the search
+// index has to be looked through, because what was copied looks as old as it is.
+func (s *Store) Adopting(ctx context.Context) (done func(context.Context) error, err error) {
+	if s.index == nil {
+		return func(context.Context) error { return nil }, nil
+	}
+	id, err := s.index.Adopting(ctx)
+	return func(ctx context.Context) error { return s.index.Adopted(ctx, id) }, err
+}
+
 // leave has a batch that removes logs of a session hide them from the index.
 func (s *Store) leave(ctx context.Context, b *tidemark.Batch) error {
 	if s.index == nil {

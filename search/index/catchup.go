@@ -125,7 +125,7 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 	g := &gathering{ix: ix, v: v, p: p, total: total, epoch: v.family.Epoch}
 	g.begin()
 	logs := v.touched(ctx, src)
-	if g.only = p.Within > 0 && began.Sub(v.family.Until) < p.Within; g.only {
+	if g.only = p.Within > 0 && (began.Sub(v.family.Until) < p.Within || len(v.family.Adopting) > 0); g.only {
 		logs = ix.lengths(ctx, p.Only)
 	}
 	for log, err := range logs {
@@ -171,7 +171,7 @@ func (v *snapshot) touched(ctx context.Context, src Source) iter.Seq2[Log, error
 			}
 		}
 		var since time.Time
-		if !v.family.Until.IsZero() {
+		if !v.family.Until.IsZero() && len(v.family.Adopting) == 0 {
 			since = v.family.Until.Add(-slack)
 		}
 		for log, err := range src.Touched(ctx, since) {
@@ -347,7 +347,10 @@ func (g *gathering) after(ctx context.Context, until time.Time) change {
 				return next, nil, nil, errors.Join(err, errLost)
 			}
 		}
-		if until.After(next.Until) {
+		if g.p.Alone && !until.IsZero() {
+			next.Adopting = slices.DeleteFunc(slices.Clone(next.Adopting), func(a adoption) bool { return until.Sub(a.Since) > adoptionAge })
+		}
+		if until.After(next.Until) && len(next.Adopting) == 0 {
 			next.Until = until
 		}
 		if !until.IsZero() {
@@ -382,7 +385,7 @@ const manyListed = 100
 
 // finish writes what is left.
 func (g *gathering) finish(ctx context.Context, began time.Time) error {
-	idle := len(g.covered) == 0 && len(g.notes) == 0 && (g.only || len(g.v.family.Again) == 0)
+	idle := len(g.covered) == 0 && len(g.notes) == 0 && (g.only || len(g.v.family.Again)+len(g.v.family.Adopting) == 0)
 	if idle && (g.only || g.listed == 0 || g.listed < manyListed && !g.v.family.Until.IsZero()) {
 		return nil
 	}
