@@ -211,7 +211,7 @@ func (s *Store) chunks(ctx context.Context, lags []tidemark.Lag, step int, to ch
 // Reindex empties the index and makes it anew.
 func (s *Store) Reindex(ctx context.Context, progress func(lines int64)) (int64, error) {
 	if s.index != nil {
-		if err := s.index.Reset(ctx); err != nil {
+		if err := s.ResetIndex(ctx); err != nil {
 			return 0, err
 		}
 		return s.CatchUp(ctx, progress)

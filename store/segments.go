@@ -380,6 +380,16 @@ func (s *Store) Adopting(ctx context.Context) (done func(context.Context) error,
 	return func(ctx context.Context) error { return s.index.Adopted(ctx, id) }, err
 }
 
+// ResetIndex empties the search index that is kept in the store, for callers that
+// take logs away past the rules of the store. Without such an index there is nothing
+// to do.
+func (s *Store) ResetIndex(ctx context.Context) error {
+	if s.index == nil {
+		return nil
+	}
+	return s.index.Reset(ctx)
+}
+
 // leave has a batch that removes logs of a session hide them from the index.
 func (s *Store) leave(ctx context.Context, b *tidemark.Batch) error {
 	if s.index == nil {

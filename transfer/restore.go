@@ -64,11 +64,12 @@ type restoring struct {
 
 // read reads the archive, and has the search index follow: what comes in looks as
 // old as it is, and what is taken away is not taken out of the index. Below the
-// encryption nothing but to make the index anew can be done.
+// encryption nothing can be done but to have it made anew.
 func (t *restoring) read(ctx context.Context, r io.Reader) (m archive.Manifest, err error) {
 	forget := func(ctx context.Context) error { return index.Forget(ctx, t.into, time.Now()) }
 	adopted := forget
 	if t.Opened != nil {
+		forget = t.Opened.Store.ResetIndex
 		adopted, err = t.Opened.Store.Adopting(ctx)
 	} else {
 		err = forget(ctx)
@@ -85,8 +86,8 @@ func (t *restoring) read(ctx context.Context, r io.Reader) (m archive.Manifest, 
 		return forget(ctx)
 	}})
 	ending := context.WithoutCancel(ctx)
-	if taken && t.Opened != nil {
-		err = errors.Join(err, forget(ending))
+	if taken {
+		err = errors.Join(err, forget(ending)) // who indexed meanwhile may have had what was taken
 	}
 	return m, errors.Join(err, adopted(ending))
 }

@@ -48,9 +48,9 @@ func (ix *Index) Adopted(ctx context.Context, id string) error {
 	return err
 }
 
-// Forget has the index of a Backend made anew by who opens it next. It needs no key:
-// it is for those who change logs below the encryption, or take logs away without
-// Leave.
+// Forget has the index of a Backend made anew by who indexes next. It needs no key: it
+// is for those who change logs below the encryption. The segments are dropped an hour
+// later, as those of a killed process are.
 func Forget(ctx context.Context, b tidemark.Backend, now time.Time) error {
 	key := tidemark.Key{Kind: tidemark.KindIndex, ID: Own}
 	r, err := b.Get(ctx, key)
