@@ -33,16 +33,16 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 type unindexable struct{ tidemark.Backend }
 
 // backends are the ways to keep a store.
-var backends = map[string]func(t *testing.T) (tidemark.Backend, error){
-	"memory":           func(*testing.T) (tidemark.Backend, error) { return memory.New(), nil },
-	"without an index": func(*testing.T) (tidemark.Backend, error) { return unindexable{memory.New()}, nil },
-	"sqlite": func(t *testing.T) (tidemark.Backend, error) {
+var backends = map[string]func(t testing.TB) (tidemark.Backend, error){
+	"memory":           func(testing.TB) (tidemark.Backend, error) { return memory.New(), nil },
+	"without an index": func(testing.TB) (tidemark.Backend, error) { return unindexable{memory.New()}, nil },
+	"sqlite": func(t testing.TB) (tidemark.Backend, error) {
 		return sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tidemark.db"), &sqlite.Options{Create: true})
 	},
-	"files": func(t *testing.T) (tidemark.Backend, error) {
+	"files": func(t testing.TB) (tidemark.Backend, error) {
 		return files.Open(t.Context(), t.TempDir(), &files.Options{Create: true})
 	},
-	"postgres": func(t *testing.T) (tidemark.Backend, error) {
+	"postgres": func(t testing.TB) (tidemark.Backend, error) {
 		db := pgtest.Start(t).Prepared(t, "", func(db *pgtest.Database) error {
 			return postgres.Migrate(t.Context(), db.Owner, db.Role)
 		})
@@ -60,7 +60,7 @@ type ownIndex struct{ tidemark.Backend }
 
 func (o ownIndex) Sealed() bool { return tidemark.IsSealed(o.Backend) }
 
-func made(t *testing.T, open func(*testing.T) (tidemark.Backend, error), sealed bool) tidemark.Backend {
+func made(t testing.TB, open func(testing.TB) (tidemark.Backend, error), sealed bool) tidemark.Backend {
 	t.Helper()
 	b, err := open(t)
 	if err != nil {
