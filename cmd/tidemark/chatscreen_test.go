@@ -166,7 +166,7 @@ func TestTheScreenOfChat(t *testing.T) {
 // the line before.
 func (c *terminalChat) answers(key, leadsTo string) {
 	c.t.Helper()
-	for {
+	for range 20 {
 		c.types(key)
 		now := c.waitFor(func(now string) bool { return strings.Contains(now, leadsTo) || strings.Contains(now, "you> "+key) })
 		if strings.Contains(now, leadsTo) {
@@ -174,7 +174,9 @@ func (c *terminalChat) answers(key, leadsTo string) {
 		}
 		c.types("\x7f")
 		c.waitFor(func(now string) bool { return !strings.Contains(now, "you> "+key) })
+		time.Sleep(500 * time.Millisecond) // a key so soon after another is no answer
 	}
+	c.t.Fatalf("%q is taken for no answer:\n%s", key, c.text())
 }
 
 // waitFor waits until the screen is as wanted, and returns it.
