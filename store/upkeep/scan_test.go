@@ -32,7 +32,7 @@ func hasWord(t *testing.T, b tidemark.Backend, word string) bool {
 }
 
 func TestWhatAScanMasksIsNoLongerInTheIndex(t *testing.T) {
-	const secret = "hunter2"
+	const secret = "swordfish"
 	b := memory.New()
 	s := store.New(b, &store.Options{Places: search.EachWord, Secrets: func(e tidemark.Entry) (found []store.Secret) {
 		e.EachText(func(i int, text string, _ bool) string {
