@@ -178,7 +178,7 @@ func (x source) Words(ctx context.Context, log tidemark.Key) (index.Words, error
 	}, nil
 }
 
-// overflow is the class of the filter word of an entry of which not all words are
+// filterOverflow is the class of the filter word of an entry of which not all words are
 // indexed.
 const filterOverflow = "o"
 
