@@ -28,7 +28,7 @@ var floors = map[string][]string{
 	"craft": {
 		"store", "store/upkeep", "store/hits", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "search/segment", "search/index", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
-		"internal/grant", "internal/instructions", "internal/terminal", "internal/manual",
+		"internal/grant", "internal/instructions", "internal/extension", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
 	"doors": {"open", "transfer", "server/...", "mcp", "acp"},
@@ -70,6 +70,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"agent/tour", "agent/repl", "the tour ends in a chat, and waits as long as that takes to leave"},
+	{"agent/slash", "agent/hook", "people see the hooks of a conversation by a command"},
 	{"agent/slash", "agent/mcpclient", "people see and direct the servers of a conversation by commands"},
 	{"agent/repl", "agent/slash", "the conversation at a terminal has commands that people type"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},

@@ -53,6 +53,10 @@ type Setup struct {
 	// by its absolute path. It need not exist.
 	OwnInstructions string
 
+	// OwnFolder is the person's folder with what extends the agent in all
+	// projects, such as slash commands. It need not exist.
+	OwnFolder string
+
 	// SandboxOffBy says who turned the sandbox off for all conversations that
 	// do not say themselves; "": it is on.
 	SandboxOffBy string
@@ -133,12 +137,16 @@ type Options struct {
 	// as those of MCP servers; nil: there are none.
 	Source func(Programs) chat.ToolSource
 
-	// Grants, Rounds, Unattended, Approve, Show and FreshInterpreter are those
-	// of chat.Options.
+	// Hooks makes what has a say in the conversation; nil: there is nothing.
+	Hooks func(Programs) chat.Hooks
+
+	// Grants, Rounds, Unattended, Approve, AskForm, Show and FreshInterpreter are
+	// those of chat.Options.
 	Grants           *grant.Scope
 	Rounds           int
 	Unattended       bool
 	Approve          func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
+	AskForm          func(context.Context, chat.Form) (map[string]any, error)
 	Show             func(chat.Event)
 	FreshInterpreter string
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/internal/extension"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/instructions"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
@@ -40,6 +41,10 @@ func (s *Setup) Assemble(ctx context.Context, o Options) (Assembly, error) {
 	a.Fence = p.Fence
 	a.Chat = s.chatOptions(o, p, a)
 	if o.System == "" {
+		a.Chat.Extensions = func() chat.Extensions {
+			where := s.Extensions(o.Project)
+			return chat.Extensions{Skills: extension.Skills(where), Agents: extension.Agents(where)}
+		}
 		a.Chat.Instructions = func() instructions.Set { return s.projectInstructions(o, a.Fence) }
 		a.Chat.System, err = s.systemPrompt(ctx, o, a.Fence)
 	}
@@ -83,10 +88,14 @@ func (s *Setup) chatOptions(o Options, p Programs, a Assembly) chat.Options {
 	if o.Source != nil {
 		more = o.Source(p)
 	}
+	var hooks chat.Hooks
+	if o.Hooks != nil {
+		hooks = o.Hooks(p)
+	}
 	return chat.Options{
-		More: more, Store: o.Store, Holder: o.Holder, Model: a.Model.Client, Name: a.Model.Name, Provider: a.Model.Provider, Remote: a.Model.Remote,
+		More: more, Hooks: hooks, Store: o.Store, Holder: o.Holder, Model: a.Model.Client, Name: a.Model.Name, Provider: a.Model.Provider, Remote: a.Model.Remote,
 		Thinking: set.Thinking, Workers: set.Workers, Title: Title, System: o.System, Session: session, Root: o.Project,
-		Allow: o.AllowRemote, Grants: o.Grants, Unattended: o.Unattended, Approve: o.Approve, Show: o.Show, FreshInterpreter: o.FreshInterpreter,
+		Allow: o.AllowRemote, Grants: o.Grants, Unattended: o.Unattended, Approve: o.Approve, AskForm: o.AskForm, Show: o.Show, FreshInterpreter: o.FreshInterpreter,
 		Rounds: o.Rounds, Fenced: a.Fence.Sandbox != nil && a.Fence.Unfenced == "",
 		Limits: store.Limits{ToolRounds: set.ToolRounds, OutputBytes: set.OutputBytes, ToolsInContext: set.ToolsInContext},
 		Compact: compact.Options{Strategy: cmp.Or(o.Compaction, set.Compaction), MaxMessages: set.MaxMessages, MaxBytes: set.MaxBytes, MaxTokens: set.MaxTokens,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/extension"
 	"github.com/tidemark-sessions/tidemark/internal/instructions"
 	"github.com/tidemark-sessions/tidemark/render"
 )
@@ -108,4 +109,14 @@ func (s *Setup) projectInstructions(o Options, f Fence) instructions.Set {
 		read.Root, read.Folder = o.Project, o.Folder
 	}
 	return instructions.Read(read)
+}
+
+// Extensions says where files that extend the agent are. Only the person's own
+// count in a folder that is no project.
+func (s *Setup) Extensions(folder string) extension.Options {
+	o := extension.Options{Own: s.OwnFolder}
+	if s.IsProject(folder) {
+		o.Project = folder
+	}
+	return o
 }

@@ -44,16 +44,32 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	if err := t.c.mayReach(*found); err != nil {
 		return refuse("not run: %s", err)
 	}
+	if t.halt != "" {
+		return refuse("not run: a hook ended the turn.")
+	}
+	veto, why, err := t.checked(ctx, call)
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return refuse(cancelled)
+	case veto != "":
+		t.notice("A hook refused %s: %s", call.Name, render.Phrase(veto))
+		return refuse("not run: a hook refused it: %s", veto)
+	}
 	m := callMark{ID: call.ID, Tool: call.Name, Scope: scope}
 	about := Call{ID: call.ID, Tool: call.Name, Scope: scope, Input: call.Input}
 	seen := tool.Seen{Scope: scope}
-	if ask {
+	if ask || why != "" {
 		question := ApprovalRequest{Worker: t.worker, Call: about, Effect: found.Effect, fenced: found.Widens != nil}
 		if found.Widens != nil {
 			question.Widens = found.Widens(call.Input)
 		}
 		if found.EachTime != nil {
 			question.EachTime = found.EachTime(call.Input)
+		}
+		if why != "" {
+			question.EachTime = "a hook wants a person to decide: " + why
 		}
 		seen.Widens = question.Widens
 		d, err := t.c.approve(ctx, question, func(a *ApprovalRequest) { seen.Change = a.fill(ctx, *found) })
@@ -91,6 +107,9 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 		r.Text = strings.TrimSpace(r.Text + "\n" + why)
 	}
 	r.Text = bound(r.Text, t.c.limits().OutputBytes)
+	if r, err = t.reviewed(ctx, call, r); err != nil {
+		return errors.Join(err, answer(r))
+	}
 	if r.Refused != "" {
 		t.notice("%s: %s.", call.Name, r.Refused)
 	}

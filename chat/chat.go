@@ -58,6 +58,9 @@ type Options struct {
 	// the same bytes, and the new ones once the files have changed. It is called
 	// before each turn; nil: there are none.
 	Instructions func() instructions.Set
+	// Extensions reads what files add to the agent. It is called before each
+	// turn; nil: there is nothing.
+	Extensions func() Extensions
 	// Session describes a new session; without a title it gets the one that
 	// Title makes from the first message.
 	Session tidemark.Session
@@ -71,6 +74,8 @@ type Options struct {
 	// More has tools that become known later, for the agent and not for its
 	// workers. It is closed with the conversation. It may be nil.
 	More ToolSource
+	// Hooks have a say in what happens. They may be nil.
+	Hooks Hooks
 	// Without names tools that neither the agent nor its workers get, in
 	// any case of letters; "*" is all of them.
 	Without []string
@@ -91,6 +96,10 @@ type Options struct {
 	// Approve decides about a call that has effects. It is called by one
 	// goroutine at a time. Nil denies.
 	Approve func(context.Context, ApprovalRequest) (Decision, error)
+	// AskForm asks the person what somebody else wants to know; ErrDenied: they do
+	// not want to say it. It is called by one goroutine at a time, and not while
+	// Approve is. Nil: there is no way to ask.
+	AskForm func(context.Context, Form) (map[string]any, error)
 	// Fenced means that the programs of the Box run in a sandbox.
 	Fenced bool
 	// Unattended means that no person sees the questions: Approve answers by
@@ -206,6 +215,7 @@ const (
 	StopRounds    = "max_turns"
 	StopCancelled = "cancelled"
 	StopError     = "error"
+	StopHook      = "hook" // a hook ended it
 )
 
 // Chat is one conversation. Its methods may be called concurrently; turns wait
@@ -244,6 +254,7 @@ type Chat struct {
 	warned      bool // that state cannot be kept was reported
 	workers     map[string]*worker
 	permission  Permission
+	extensions  Extensions
 	thinking    int
 	steered     []string // what the user said since the session was opened
 	stopRenewal func()   // stops renewing the lease, and waits until that has ended

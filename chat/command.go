@@ -61,6 +61,30 @@ func (c *Chat) Peek(ctx context.Context, command string) (string, error) {
 	return r.Text, err
 }
 
+// RunLines runs commands that a file names, one after the other, as RunCommand
+// does, and returns what each put out, marked as data. What the project's
+// authors wrote runs when MayStart allows it, and in the sandbox only: where that
+// cannot be had it is ErrDenied. Nothing is kept.
+func (c *Chat) RunLines(ctx context.Context, r StartRequest, commands []string) ([]string, error) {
+	if bash := c.main.find("bash"); bash != nil && bash.EachTime != nil && !r.Own {
+		if why := bash.EachTime(nil); why != "" {
+			return nil, tidemark.Deniedf("%s of %s: not run: %s", r.Name, r.File, why)
+		}
+	}
+	if err := c.MayStart(ctx, r); err != nil {
+		return nil, err
+	}
+	var outputs []string
+	for _, command := range commands {
+		out, err := c.Peek(ctx, command)
+		if err != nil {
+			return nil, err
+		}
+		outputs = append(outputs, asData(tidemark.Block{Text: bound(out, c.limits().OutputBytes)}).Text)
+	}
+	return outputs, nil
+}
+
 // runShell runs a command of the person, and shows it as a call.
 func (c *Chat) runShell(ctx context.Context, bash tool.Tool, command string) (tool.Result, error) {
 	input, err := json.Marshal(map[string]string{"command": command})

@@ -34,10 +34,13 @@ func (t *thread) available() []tool.Tool {
 		all = append(all, t.c.ownTools()...)
 		all = append(all, t.c.o.Tools...)
 	}
+	if !names[skillName] { // defined before there were skills
+		all = append(all, t.c.skillTool()...)
+	}
 	all = append(all, defined...)
 	all = append(all, t.later()...)
 	return slices.DeleteFunc(all, func(o tool.Tool) bool {
-		return slices.ContainsFunc(t.c.o.Without, func(name string) bool { return name == "*" || strings.EqualFold(name, o.Name) })
+		return !t.allows(o.Name) || slices.ContainsFunc(t.c.o.Without, func(name string) bool { return name == "*" || strings.EqualFold(name, o.Name) })
 	})
 }
 
@@ -99,7 +102,7 @@ func (c *Chat) ownTools() []tool.Tool {
 		{Name: "wake", Effect: tool.Runs, Run: c.wakeTool, Scope: wakeScope, Description: "Asks to be woken after a time when this session sleeps. after is a duration such as 30m or 2h.",
 			Schema: json.RawMessage(`{"type":"object","properties":{"after":{"type":"string"}},"required":["after"]}`)},
 		ownTool("spawn_worker", "Starts a helper agent with a conversation of its own, which works beside you. Returns at once.",
-			`{"type":"object","properties":{"name":{"type":"string","description":"letters, digits, - and _"},"prompt":{"type":"string"}},"required":["name","prompt"]}`, c.spawnTool),
+			`{"type":"object","properties":{"name":{"type":"string","description":"letters, digits, - and _"},"prompt":{"type":"string"},"agent":{"type":"string","description":"one of the agents that the system prompt lists, if it lists any"}},"required":["name","prompt"]}`, c.spawnTool),
 		ownTool("await_worker", "Waits until a worker is done and returns what it said last.",
 			`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`, c.awaitTool),
 		ownTool("tell_worker", "Says something more to a worker. Returns at once.",
@@ -283,7 +286,7 @@ func (c *Chat) defineTool(ctx context.Context, in json.RawMessage) (tool.Result,
 	if bad != nil {
 		return *bad, nil
 	}
-	for _, own := range c.ownTools() {
+	for _, own := range append(c.ownTools(), tool.Tool{Name: skillName}) {
 		if own.Name == d.Name {
 			return asResult("", tidemark.Invalidf("tool %q: there is one of this name", d.Name))
 		}

@@ -2,13 +2,20 @@ package chat
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -45,6 +52,52 @@ type StartRequest struct {
 	Remote bool
 	// Own means that the person wrote the file: nothing is asked.
 	Own bool
+}
+
+// maxPart bounds a file of the project whose content belongs to what is
+// approved. A longer one is named by its size.
+const maxPart = 8 << 20
+
+// PartsOf returns the hashes of those files of a project that words name, by
+// their paths in it: StartRequest.Parts.
+func PartsOf(root string, words []string) map[string]string {
+	parts := make(map[string]string)
+	for _, word := range words {
+		name := word
+		if filepath.IsAbs(word) {
+			rel, err := filepath.Rel(root, word)
+			if err != nil {
+				continue
+			}
+			name = rel
+		}
+		if name = filepath.ToSlash(filepath.Clean(name)); word == "" || !fs.ValidPath(name) {
+			continue
+		}
+		b, err := project.ReadFile(root, name, maxPart)
+		switch {
+		case err == nil:
+			sum := sha256.Sum256(b)
+			parts[name] = hex.EncodeToString(sum[:])
+		case errors.Is(err, project.ErrLong):
+			parts[name] = fmt.Sprintf("longer than %d bytes", maxPart)
+		}
+	}
+	return parts
+}
+
+// ShellWords returns what in a command may be the name of a file, for PartsOf:
+// rather too many than too few. The variables stand for values.
+func ShellWords(command string, variables map[string]string) []string {
+	for name, value := range variables {
+		command = strings.NewReplacer("${"+name+"}", value, "$"+name, value).Replace(command)
+	}
+	between := func(signs string) func(rune) bool {
+		return func(r rune) bool { return strings.ContainsRune(signs, r) }
+	}
+	const blank, control, quotes = " \t\n\r", ";|&()<>{}=,`$", "\"'"
+	words := strings.FieldsFunc(strings.NewReplacer(`"`, "", "'", "").Replace(command), between(blank+control))
+	return append(words, strings.FieldsFunc(command, between(quotes))...) // names with blanks
 }
 
 // thing is what is granted.

@@ -18,6 +18,7 @@ type systemMark struct {
 	Memory       int                   `json:"memory,omitempty"`       // bytes of core memory at its end
 	Instructions int                   `json:"instructions,omitempty"` // bytes of instructions before that
 	Files        []instructions.Source `json:"files,omitempty"`        // that the instructions are from
+	Only         []string              `json:"only,omitempty"`         // the tools of a worker that may not have all
 }
 
 // opening is what a thread keeps before a message: the tools offered to the
@@ -54,7 +55,7 @@ func (c *Chat) InstructionsNow() instructions.Set {
 	if c.o.Instructions == nil {
 		return instructions.Set{}
 	}
-	return c.o.Instructions()
+	return c.withListing(c.o.Instructions())
 }
 
 // systemEntry is a system prompt with instructions and core memory at its end.
@@ -70,7 +71,7 @@ func (t *thread) systemEntry(text string, read instructions.Set) tidemark.Entry 
 func (t *thread) systemOf(text, told string, files []instructions.Source) tidemark.Entry {
 	memory := t.c.memory()
 	e := tidemark.Say(tidemark.System, text+told+memory)
-	e.Extra = mark(systemMark{Memory: len(memory), Instructions: len(told), Files: files})
+	e.Extra = mark(systemMark{Memory: len(memory), Instructions: len(told), Files: files, Only: t.only})
 	return e
 }
 

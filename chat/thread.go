@@ -23,6 +23,9 @@ type thread struct {
 	c      *Chat
 	worker string
 	prompt string // what a worker's system prompt adds to the session's
+	// only are the tools that it has, of those that such a thread has; nil: all.
+	// The system prompt keeps it.
+	only []string
 
 	turning sync.Mutex // held during a turn
 	stale   bool       // the head was moved, and the context is not read again yet
@@ -33,6 +36,9 @@ type thread struct {
 	context []tidemark.Entry
 	sent    *sent           // the request that the last answer belongs to
 	began   map[string]bool // the calls of the last answer that began to run
+
+	prompted *tidemark.Entry // that hooks ran for the message that is not kept yet
+	halt     string          // why a hook ends this turn
 }
 
 // kindTools is the entry that lists the tools the model was offered, so that
@@ -161,7 +167,9 @@ func (t *thread) take(e tidemark.Entry) {
 
 // hasSystem sets the system prompt, nil for none.
 func (t *thread) hasSystem(e *tidemark.Entry) {
-	t.system = e
+	if t.system = e; e != nil {
+		t.only = markOf[systemMark](*e).Only
+	}
 	if t.worker == "" {
 		t.c.mu.Lock()
 		defer t.c.mu.Unlock()

@@ -21,7 +21,8 @@ const kindError = "error"
 // gives up, or ctx ends. The first message of a new session creates it.
 //
 // An error is one of storage or of the model; what was kept before it stays. A
-// message without content is ErrInvalid.
+// message without content is ErrInvalid, and one that a hook refused
+// ErrPromptRefused.
 // When ctx ends, the Turn says StopCancelled and the error is nil.
 func (c *Chat) Send(ctx context.Context, blocks ...tidemark.Block) (Turn, error) {
 	said := tidemark.Entry{Blocks: blocks}
@@ -34,7 +35,13 @@ func (c *Chat) Send(ctx context.Context, blocks ...tidemark.Block) (Turn, error)
 		c.steered = append(c.steered, text)
 		c.mu.Unlock()
 	}
-	return c.mainTurn(ctx, blocks)
+	turn, err := c.mainTurn(ctx, blocks)
+	if errors.Is(err, ErrPromptRefused) {
+		c.mu.Lock()
+		c.steered = slices.DeleteFunc(c.steered, func(said string) bool { return said == text })
+		c.mu.Unlock()
+	}
+	return turn, err
 }
 
 // mainTurn runs a turn of the conversation itself, and keeps the resulting state.
@@ -66,9 +73,7 @@ func (t *thread) turn(ctx context.Context, blocks []tidemark.Block) (Turn, error
 	t.turning.Lock()
 	defer t.turning.Unlock()
 	t.c.refresh()
-	if t.worker == "" {
-		t.c.nameAfter(tidemark.Entry{Blocks: blocks}.Text())
-	}
+	t.c.extend()
 	turn, err := t.run(ctx, blocks)
 	if err != nil {
 		turn.Stop = StopError
@@ -79,10 +84,19 @@ func (t *thread) turn(ctx context.Context, blocks []tidemark.Block) (Turn, error
 
 func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error) {
 	var turn Turn
-	// The user's message is kept whatever happens next, also if ctx ends.
+	// The user's message is kept whatever happens next, also if ctx ends, unless
+	// a hook has a veto.
 	keeping := context.WithoutCancel(ctx)
 	if err := t.ready(keeping); err != nil {
 		return turn, err
+	}
+	said := tidemark.Entry{Blocks: blocks}.Text()
+	blocks, err := t.submitted(ctx, blocks)
+	if err != nil {
+		return turn, err
+	}
+	if t.halt = ""; t.worker == "" {
+		t.c.nameAfter(said)
 	}
 	if err := t.keepMessage(keeping, tidemark.Entry{Role: tidemark.User, Blocks: blocks}); err != nil {
 		return turn, err
@@ -97,7 +111,7 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	if t.c.o.Rounds > 0 {
 		rounds = min(rounds, t.c.o.Rounds)
 	}
-	for turn.Rounds < rounds {
+	for goneOn := 0; turn.Rounds < rounds; {
 		answer, err := t.askCompacting(ctx)
 		if err != nil && ctx.Err() != nil && !lost(err) {
 			turn.Stop = StopCancelled
@@ -116,8 +130,14 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 		if len(calls) == 0 {
 			if why := model.StopText(turn.Stop); why != "" {
 				t.notice("%s", why)
+				return turn, nil
 			}
-			return turn, nil
+			more, err := t.goesOn(ctx, goneOn)
+			if err != nil || !more {
+				return turn, err
+			}
+			goneOn++
+			continue
 		}
 		for _, call := range calls {
 			if err := t.call(ctx, call, answer.Broken[call.ID]); err != nil {
@@ -126,6 +146,11 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 		}
 		if ctx.Err() != nil {
 			turn.Stop = StopCancelled
+			return turn, nil
+		}
+		if t.halt != "" {
+			turn.Stop = StopHook
+			t.notice("A hook ended the turn: %s", t.halt)
 			return turn, nil
 		}
 		if err := t.retool(keeping); err != nil {
@@ -142,6 +167,9 @@ func (t *thread) keepMessage(ctx context.Context, message tidemark.Entry) error 
 	opening, told := t.opening()
 	if told != "" {
 		t.notice("%s", told)
+	}
+	if t.prompted != nil {
+		opening, t.prompted = append(opening, *t.prompted), nil
 	}
 	_, err := t.append(ctx, append(opening, message)...)
 	return err
@@ -222,6 +250,9 @@ func (t *thread) hasNewTool() bool {
 		names[d.Name] = true
 	}
 	for _, o := range t.later() {
+		names[o.Name] = true
+	}
+	for _, o := range t.c.skillTool() {
 		names[o.Name] = true
 	}
 	if len(names) == 0 {

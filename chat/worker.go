@@ -34,8 +34,13 @@ type WorkerState struct {
 }
 
 // Spawn starts a worker, up to the limit of concurrent workers. If the
-// session already has a worker of this name, that one continues.
-func (c *Chat) Spawn(name, prompt string) error {
+// session already has a worker of this name, that one continues. If a file
+// describes an agent of this name, a new worker is that one.
+func (c *Chat) Spawn(name, prompt string) error { return c.SpawnAgent(name, "", prompt) }
+
+// SpawnAgent is Spawn for a worker that a file describes. It may return
+// ErrNotFound.
+func (c *Chat) SpawnAgent(name, agent, prompt string) error {
 	if err := store.CheckWorker(name); err != nil {
 		return err
 	}
@@ -64,6 +69,9 @@ func (c *Chat) Spawn(name, prompt string) error {
 	if w == nil {
 		w = &worker{thread: &thread{c: c, worker: name,
 			prompt: fmt.Sprintf("You are the worker %q of this session: do what you are told, and end with a short report of what you found or did.", name)}}
+		if err := c.describe(w.thread, agent); err != nil {
+			return err
+		}
 		c.workers[name] = w
 	}
 	if w.box == nil {
@@ -239,14 +247,14 @@ func (c *Chat) Await(ctx context.Context, name string) (Turn, error) {
 	return w.last, w.err
 }
 
-type workerArgs struct{ Name, Prompt, Text string }
+type workerArgs struct{ Name, Agent, Prompt, Text string }
 
 func (c *Chat) spawnTool(_ context.Context, in json.RawMessage) (tool.Result, error) {
 	a, bad := rawObject[workerArgs](in)
 	if bad != nil {
 		return *bad, nil
 	}
-	return asResult("Started.", c.Spawn(a.Name, a.Prompt))
+	return asResult("Started.", c.SpawnAgent(a.Name, a.Agent, a.Prompt))
 }
 
 func (c *Chat) tellTool(ctx context.Context, in json.RawMessage) (tool.Result, error) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
@@ -48,6 +49,44 @@ func (s *Sandbox) now() *sandbox.Policy {
 	}
 	p := s.Policy()
 	return &p
+}
+
+// Program is a program that runs, with all that it started.
+type Program struct {
+	family process.Family
+	fence  *sandbox.Fence
+}
+
+// Start starts a command in the sandbox, with what is allowed beyond it. The
+// caller waits for the command and ends the Program.
+func (s *Sandbox) Start(more sandbox.Widening, cmd *exec.Cmd) (*Program, error) {
+	_, fence, err := s.Hold(more, cmd)
+	if err != nil {
+		return nil, err
+	}
+	family, err := process.Start(cmd, "")
+	if fence != nil {
+		fence.Started()
+	}
+	if err != nil {
+		if fence != nil {
+			fence.Close()
+		}
+		return nil, err
+	}
+	return &Program{family, fence}, nil
+}
+
+// Stop asks the program to end, with all that it started, and kills it after a
+// while.
+func (p *Program) Stop() { p.family.Stop(grace) }
+
+// Release gives back what a program held that has ended.
+func (p *Program) Release() {
+	p.family.Release()
+	if p.fence != nil {
+		p.fence.Close()
+	}
 }
 
 // outOfDate reports whether a process was started under another policy

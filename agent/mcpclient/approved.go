@@ -27,6 +27,11 @@ func (a Approved) MayStart(_ context.Context, r chat.StartRequest) error {
 	return nil
 }
 
+// AskForm has nobody to ask.
+func (a Approved) AskForm(_ context.Context, f chat.Form) (map[string]any, error) {
+	return nil, tidemark.Deniedf("%s wants to know something, and there is no conversation to ask in", f.From)
+}
+
 // Notify tells people something.
 func (a Approved) Notify(text string) { a.Tell(text) }
 

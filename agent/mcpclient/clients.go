@@ -52,6 +52,7 @@ type Options struct {
 // *chat.Chat is one.
 type Gate interface {
 	MayStart(context.Context, chat.StartRequest) error
+	AskForm(context.Context, chat.Form) (map[string]any, error)
 	Notify(text string)
 }
 
@@ -338,7 +339,7 @@ func (k *client) connect(ctx context.Context) (*sdk.ClientSession, connection, *
 	if err != nil {
 		return nil, conn, nil, err
 	}
-	session, err := k.of.o.session(ctx, conn, &sdk.ClientOptions{ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { go k.relist() }})
+	session, err := k.of.o.session(ctx, conn, &sdk.ClientOptions{ElicitationHandler: k.elicit, ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { go k.relist() }})
 	var offered *offer
 	if err == nil {
 		if offered, err = k.list(ctx, session); err != nil {

@@ -8,20 +8,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
-	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
@@ -32,9 +29,6 @@ const ProjectFile = ".mcp.json"
 const (
 	maxFile    = 1 << 20
 	maxServers = 64
-	// maxPart bounds a file of the project whose content belongs to what is
-	// approved. A longer one is named by its size.
-	maxPart = 8 << 20
 )
 
 // Server is one server as a file names it.
@@ -97,60 +91,21 @@ func (f Files) Read() ([]Server, error) {
 		}
 	}
 	for _, name := range f.Named {
-		b, err := readFile(name)
+		b, err := project.ReadOwn(name, maxFile)
 		add(b, name, true, err)
 	}
 	if f.Own != "" {
-		if b, err := readFile(f.Own); !errors.Is(err, fs.ErrNotExist) {
+		if b, err := project.ReadOwn(f.Own, maxFile); !errors.Is(err, fs.ErrNotExist) {
 			add(b, f.Own, true, err)
 		}
 	}
 	if f.Project != "" {
-		if b, err := readProjectFile(f.Project, ProjectFile, maxFile); !errors.Is(err, fs.ErrNotExist) {
+		if b, err := project.ReadFile(f.Project, ProjectFile, maxFile); !errors.Is(err, fs.ErrNotExist) {
 			add(b, ProjectFile, false, err)
 		}
 	}
 	slices.SortFunc(all, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
 	return all, errors.Join(errs...)
-}
-
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readShort(f, maxFile)
-}
-
-// readProjectFile reads a regular file of a project; no link leads out of it.
-func readProjectFile(project, name string, most int64) ([]byte, error) {
-	w, err := durable.OpenWorkspace(project)
-	if err != nil {
-		return nil, err
-	}
-	defer w.Close()
-	info, err := fs.Stat(w.ReadOnly(), name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return nil, err
-	}
-	f, err := w.ReadOnly().Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readShort(f, most)
-}
-
-func readShort(f io.Reader, most int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
-	}
-	return b, err
 }
 
 // serverName is what a server may be called: its name is part of the names of
@@ -254,30 +209,8 @@ func (s Server) hash() string {
 // Request is what a person has to approve before a server of a project is
 // started or called: its definition, and those files of the project that the
 // definition names.
-func (s Server) Request(project string) chat.StartRequest {
-	r := chat.StartRequest{Name: "the MCP server " + s.Name, File: s.File, Says: s.raw, Parts: make(map[string]string), Remote: s.Remote()}
-	for _, word := range append([]string{s.Command}, s.Args...) {
-		name := word
-		if filepath.IsAbs(word) {
-			rel, err := filepath.Rel(project, word)
-			if err != nil {
-				continue
-			}
-			name = rel
-		}
-		if name = filepath.ToSlash(filepath.Clean(name)); word == "" || !fs.ValidPath(name) {
-			continue
-		}
-		b, err := readProjectFile(project, name, maxPart)
-		switch {
-		case err == nil:
-			sum := sha256.Sum256(b)
-			r.Parts[name] = hex.EncodeToString(sum[:])
-		case b != nil:
-			r.Parts[name] = "longer than " + fmt.Sprint(maxPart) + " bytes"
-		}
-	}
-	return r
+func (s Server) Request(root string) chat.StartRequest {
+	return chat.StartRequest{Name: "the MCP server " + s.Name, File: s.File, Says: s.raw, Parts: chat.PartsOf(root, append([]string{s.Command}, s.Args...)), Remote: s.Remote()}
 }
 
 // variable is a reference to the environment: ${NAME} or ${NAME:-DEFAULT}.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 )
 
 // Add adds a server to a file, which is made if it is not there; what else is
@@ -62,7 +63,7 @@ func edit(ctx context.Context, file string, change func(map[string]json.RawMessa
 	}
 	all := make(map[string]json.RawMessage)
 	servers := make(map[string]json.RawMessage)
-	b, err := readFile(file)
+	b, err := project.ReadOwn(file, maxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return tidemark.Invalidf("%s: %w", file, err)
 	}

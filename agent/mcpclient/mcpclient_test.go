@@ -31,7 +31,7 @@ func TestToolsOfAServerAreOfferedAskedForAndCalled(t *testing.T) {
 	}
 	r.send(c, use("1", "mcp__test__say", `{"text":"hello"}`), use("2", "mcp__test__read_resource", `{"uri":"mem://notes"}`))
 	names := r.offered()
-	if len(names) != 4 || !slices.Contains(names, "mcp__test__say") || !slices.Contains(names, "mcp__test__read_resource") {
+	if len(names) != 5 || !slices.Contains(names, "mcp__test__say") || !slices.Contains(names, "mcp__test__read_resource") {
 		t.Errorf("offered: %q", names)
 	}
 	if diff := cmp.Diff([]string{"mcp__test__say", "mcp__test__read_resource"}, r.asked()); diff != "" {

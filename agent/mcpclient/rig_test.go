@@ -74,6 +74,17 @@ func server(journal string) *sdk.Server {
 	sdk.AddTool(s, &sdk.Tool{Name: "picture.of/it"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/png", Data: []byte("png")}}}, nil, nil
 	})
+	sdk.AddTool(s, &sdk.Tool{Name: "ask"}, func(_ context.Context, q *sdk.CallToolRequest, in said) (*sdk.CallToolResult, any, error) {
+		if got, ok := q.Params.InputResponses["form"].(*sdk.ElicitResult); ok {
+			b, err := json.Marshal(got.Content)
+			return reply(got.Action + " " + string(b)), nil, err
+		}
+		form := &sdk.ElicitParams{Message: "Where to?\x1b[31m", RequestedSchema: json.RawMessage(in.Text)}
+		if strings.HasPrefix(in.Text, "https:") {
+			form = &sdk.ElicitParams{Mode: "url", Message: "Sign in", URL: in.Text, ElicitationID: "1"}
+		}
+		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"form": form}}, nil, nil
+	})
 	s.AddPrompt(&sdk.Prompt{Name: "greet", Description: "Greets.", Arguments: []*sdk.PromptArgument{{Name: "who", Required: true}, {Name: "how"}}},
 		func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 			return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: "Greet " + r.Params.Arguments["who"] + r.Params.Arguments["how"]}}}}, nil

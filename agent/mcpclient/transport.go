@@ -16,7 +16,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/render"
 )
@@ -83,18 +82,8 @@ func (o *Options) start(s Server) (connection, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return connection{}, err
 	}
-	_, fence, err := held.Hold(more, cmd)
+	started, err := held.Start(more, cmd)
 	if err != nil {
-		return connection{}, err
-	}
-	family, err := process.Start(cmd, "")
-	if fence != nil {
-		fence.Started()
-	}
-	if err != nil {
-		if fence != nil {
-			fence.Close()
-		}
 		return connection{}, err
 	}
 	end := sync.OnceFunc(func() {
@@ -108,12 +97,9 @@ func (o *Options) start(s Server) (connection, error) {
 		case <-dead:
 		case <-time.After(grace):
 		}
-		family.Stop(grace)
+		started.Stop()
 		<-dead
-		family.Release()
-		if fence != nil {
-			fence.Close()
-		}
+		started.Release()
 	})
 	return connection{&sdk.IOTransport{Reader: out, Writer: in, MaxLineLength: maxMessage}, end, said.line}, nil
 }

@@ -66,7 +66,7 @@ func Run(ctx context.Context, o Options, t TerminalOptions) error {
 		r.screen.side = r.console // nothing else may write beside the prompt
 	}
 	r.Out, r.Note, r.Pause, r.Columns = r.console, r.screen.note, r.screen.pause, r.console.Columns
-	r.Options.Show, r.Options.Approve, r.Options.Unattended = r.show, r.ask, t.NoInput
+	r.Options.Show, r.Options.Approve, r.Options.AskForm, r.Options.Unattended = r.show, r.ask, r.fill, t.NoInput
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are handled here
 	defer stop()
 	r.life = ctx

@@ -13,13 +13,13 @@ import (
 // groups are the commands by what they are about, for a help that fits on one
 // screen. A command that is in none is listed at the end.
 var groups = []struct{ name, commands string }{
-	{"talk", "/new /clear /retry /compact /context /cost /model /effort /init /mcp /doc"},
+	{"talk", "/new /clear /retry /compact /context /cost /model /effort /init /mcp /skills /hooks /doc"},
 	{"look", "/diff /review /unfold /history /status /tools /search"},
 	{"go back", "/tree /branch /rewind /undo /label /checkpoint"},
 	{"sessions", "/resume /fork /sessions /name /export"},
 	{"allow", "/permissions /approvals"},
 	{"remember", "/remember /memory /tasks /task"},
-	{"helpers", "/workers /spawn /view /send /stop"},
+	{"helpers", "/workers /agents /spawn /view /send /stop"},
 	{"repeat", "/start /loop /loop-target /loops /cancel /wake"},
 	{"program", "/doctor /help /exit"},
 }

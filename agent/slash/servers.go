@@ -18,12 +18,10 @@ func (c *Conversation) clients() *mcpclient.Clients {
 	return s
 }
 
-// Commands lists the commands of this conversation: those of every one, and
-// the prompts of its MCP servers.
-func (c *Conversation) Commands() []Command {
-	all := Commands()
+// prompts are the prompts of the MCP servers, as commands.
+func (c *Conversation) prompts() (all []Command) {
 	if c.Chat == nil || c.clients() == nil {
-		return all
+		return nil
 	}
 	for _, p := range c.clients().Prompts() {
 		name := "/mcp__" + p.Server + "__" + p.Name

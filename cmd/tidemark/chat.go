@@ -339,7 +339,7 @@ func (t *chatRun) findSession(ctx context.Context) (tidemark.SessionID, int64, e
 // work in project and start in folder; the user's grants for the project apply.
 func (f *chatFlags) options(a *app, s *store.Store, project, folder string) agent.Options {
 	o := agent.Options{Store: s, Title: f.name, Choice: f.choice, AllowRemote: f.remote, Project: project, Folder: folder,
-		Compaction: f.compact, SandboxMode: f.sandbox, Grants: a.grants().For(project), Source: a.serverFiles(f.mcp...).Source(version)}
+		Compaction: f.compact, SandboxMode: f.sandbox, Grants: a.grants().For(project), Source: a.serverFiles(f.mcp...).Source(version), Hooks: conversationHooks()}
 	if f.system != "" {
 		o.Instructions = func() (string, error) { return agent.ReadInstructions("--system", f.system) }
 	}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/hook"
 	"github.com/tidemark-sessions/tidemark/agent/mcpclient"
+	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/render"
 )
@@ -24,6 +26,15 @@ func (a *app) serverFiles(named ...string) mcpclient.Files {
 		f.Own = filepath.Join(dir, "mcp.json")
 	}
 	return f
+}
+
+// conversationHooks makes the hooks of a conversation, the user's own among them.
+func conversationHooks() func(agent.Programs) chat.Hooks {
+	own := ""
+	if dir, err := configDir(); err == nil {
+		own = filepath.Join(dir, hook.OwnFile)
+	}
+	return hook.Source(own)
 }
 
 // conversationServers returns the servers of a conversation that starts here; nil

@@ -25,7 +25,7 @@ func (a *app) setup(c config.Config) *agent.Setup {
 		}
 	}
 	if dir, err := configDir(); err == nil {
-		s.OwnInstructions = filepath.Join(dir, instructions.Names[0])
+		s.OwnInstructions, s.OwnFolder = filepath.Join(dir, instructions.Names[0]), dir
 	}
 	if store := a.storePath(); store != "" {
 		s.PrivateFiles = append(s.PrivateFiles, store, store+"-wal", store+"-shm", store+"-journal", store+".lock")

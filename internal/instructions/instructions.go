@@ -123,6 +123,16 @@ func (s Set) Text() string {
 	return b.String()
 }
 
+// With is the set with a further text, which is no file: path says what it is.
+func (s Set) With(path, text string) Set {
+	if text == "" {
+		return s
+	}
+	sum := sha256.Sum256([]byte(text))
+	s.files = append(s.files[:len(s.files):len(s.files)], file{Source{Path: path, Hash: hex.EncodeToString(sum[:]), Bytes: len(text)}, text})
+	return s
+}
+
 // Read reads everything that Options name. What cannot be read is left out and
 // named in Set.Left; files that are not there are not mentioned.
 func Read(o Options) Set {

@@ -28,7 +28,7 @@ var caches = []string{".cache/go-build", ".cache/pip", ".cache/uv", ".cache/yarn
 // Protected are the names below a project that a confined program can read but
 // neither change nor create: what git, editors, shells and agents run by
 // themselves when a person uses them.
-var Protected = []string{".git/hooks", ".git/config", ".git/config.worktree", ".git/modules", ".git/worktrees", ".claude", ".codex", ".gemini", ".cursor", ".opencode", ".agents", ".mcp.json", ".tidemark.yaml",
+var Protected = []string{".git/hooks", ".git/config", ".git/config.worktree", ".git/modules", ".git/worktrees", ".claude", ".codex", ".gemini", ".cursor", ".opencode", ".agents", ".mcp.json", ".tidemark.yaml", ".tidemark",
 	".vscode", ".idea", ".zed", ".devcontainer", ".envrc", ".husky"}
 
 // harmlessWhenAbsent are those of Protected that need no guard while they do not

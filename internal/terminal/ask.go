@@ -34,11 +34,16 @@ type question struct {
 	choices []Choice
 	asked   time.Time
 	answers chan answer
+
+	typed    bool   // a line answers it, and not a choice
+	draft    string // what was typed before
+	gaveBack bool   // the draft is in the line again
 }
 
 type answer struct {
-	key rune
-	err error
+	key  rune
+	text string
+	err  error
 }
 
 // Ask shows a question above the prompt and returns the key of the choice that
@@ -50,20 +55,52 @@ type answer struct {
 // the input are io.EOF; a cancelled ctx is its cause, a closed console
 // fs.ErrClosed.
 func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune, error) {
+	q := &question{choices: c.cleaned(choices)}
+	a, err := c.answered(ctx, text, q)
+	if err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, ch := range choices {
+		if ch.Key == a.key && c.editing {
+			c.say(c.styled("2", q.choices[i].Text) + "\n")
+		}
+	}
+	return a.key, nil
+}
+
+// AskText shows a question above the prompt and returns the line that the person
+// types, which may be empty. What they had typed before is in the line again
+// afterwards. Esc is ErrInterrupted; otherwise it behaves like Ask.
+func (c *Console) AskText(ctx context.Context, text string) (string, error) {
+	a, err := c.answered(ctx, text, &question{typed: true})
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.editing {
+		c.say(c.styled("2", c.text.Clean(a.text)) + "\n")
+	}
+	return a.text, nil
+}
+
+// answered poses a question and waits for its answer.
+func (c *Console) answered(ctx context.Context, text string, q *question) (a answer, err error) {
 	select {
 	case c.asking <- struct{}{}:
 		defer func() { <-c.asking }()
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return a, context.Cause(ctx)
 	}
-	q := &question{choices: c.cleaned(choices), asked: time.Now(), answers: make(chan answer, 1)}
+	q.asked, q.answers = time.Now(), make(chan answer, 1)
 	c.mu.Lock()
 	if err := c.pose(text, q); err != nil {
 		c.mu.Unlock()
-		return 0, err
+		return a, err
 	}
 	c.mu.Unlock()
-	var a answer
 	select {
 	case a = <-q.answers:
 	case <-ctx.Done():
@@ -74,6 +111,7 @@ func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune
 	if c.question == q {
 		c.question = nil
 	}
+	q.giveBack(c)
 	select {
 	case late := <-q.answers: // an answer at the same instant was consumed by this question
 		if late.err != nil {
@@ -82,15 +120,15 @@ func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune
 	default:
 	}
 	c.paint.touch()
-	if a.err != nil {
-		return 0, a.err
+	return a, a.err
+}
+
+// giveBack puts what was typed before a question back into the line.
+func (q *question) giveBack(c *Console) {
+	if q.typed && !q.gaveBack && c.editing {
+		c.line.set(q.draft)
 	}
-	for i, ch := range choices {
-		if ch.Key == a.key && c.editing {
-			c.say(c.styled("2", q.choices[i].Text) + "\n")
-		}
-	}
-	return a.key, nil
+	q.gaveBack = true
 }
 
 func (c *Console) cleaned(choices []Choice) []Choice {
@@ -117,6 +155,10 @@ func (c *Console) pose(text string, q *question) error {
 	c.say(b.String())
 	c.question = q
 	c.menu, c.search = nil, nil
+	if q.typed && c.editing {
+		q.draft = c.line.String()
+		c.line.set("")
+	}
 	if c.editing {
 		c.paint.touch()
 		return nil
@@ -128,6 +170,9 @@ func (c *Console) pose(text string, q *question) error {
 
 // words are the choices as they are shown.
 func (q *question) words() []string {
+	if q.typed {
+		return []string{"[Enter] answer", "[Esc] decline"}
+	}
 	words := make([]string, len(q.choices))
 	for i, ch := range q.choices {
 		words[i] = fmt.Sprintf("[%c] %s", ch.Key, ch.Text)
@@ -142,6 +187,30 @@ func (c *Console) calm() bool {
 		wait = calmTyping
 	}
 	return time.Since(c.question.asked) >= wait && time.Since(c.lastKey) >= wait
+}
+
+// write takes a key as the end of a line that answers. A key right after the
+// question belongs to what was typed before.
+func (q *question) write(c *Console, k key) bool {
+	switch {
+	case k.name == "esc":
+		q.end(0, ErrInterrupted)
+	case k.name == "enter" && time.Since(q.asked) < calmEmpty:
+	case k.name == "enter":
+		q.reply(c.line.String())
+		q.giveBack(c)
+	default:
+		return false
+	}
+	return true
+}
+
+// reply answers with a line.
+func (q *question) reply(text string) {
+	select {
+	case q.answers <- answer{text: text}:
+	default:
+	}
 }
 
 // answer takes a key as the answer, if it is one.
@@ -175,7 +244,7 @@ func (q *question) answered() bool { return len(q.answers) > 0 }
 // end answers the question, unless it has been answered.
 func (q *question) end(key rune, err error) {
 	select {
-	case q.answers <- answer{key, err}:
+	case q.answers <- answer{key: key, err: err}:
 	default:
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"github.com/google/go-cmp/cmp"
@@ -563,5 +564,44 @@ func TestNothingIsLostWhileAllHappensAtOnce(t *testing.T) {
 				t.Fatalf("%q was written %d times", line, strings.Count(term.bytes(), line))
 			}
 		}
+	}
+}
+
+func TestAnAnswerIsTypedAndTheLineBeforeComesBack(t *testing.T) {
+	term := open(t, 60, 10, nil)
+	term.press("half a message")
+	term.shows("> half a message")
+	answers := make(chan string)
+	ask := func(asked time.Time) {
+		t.Helper()
+		go func() {
+			text, err := term.c.AskText(t.Context(), "Where to?")
+			answers <- fmt.Sprintf("%q %v", text, err)
+		}()
+		term.sees("[Enter] answer")
+		term.c.mu.Lock()
+		term.c.question.asked = asked
+		term.c.mu.Unlock()
+	}
+	ask(time.Now().Add(time.Hour))
+	term.press("\rUlm") // Enter so soon was meant for the message
+	term.sees("> Ulm")
+	term.c.mu.Lock()
+	term.c.question.asked = time.Time{}
+	term.c.mu.Unlock()
+	term.press("\r")
+	if got := <-answers; got != `"Ulm" <nil>` {
+		t.Errorf("AskText = %s", got)
+	}
+	term.sees("> half a message")
+	ask(time.Time{})
+	term.press("x\x1b")
+	if got := <-answers; got != `"" interrupted` {
+		t.Errorf("with Esc, AskText = %s", got)
+	}
+	term.sees("> half a message")
+	term.press(" and more\r")
+	if in, err := term.c.Read(t.Context()); err != nil || in.Text != "half a message and more" {
+		t.Errorf("Read = %v, %v", in, err)
 	}
 }

@@ -45,7 +45,7 @@ func (c *Console) press(k key) {
 		c.question.end(0, io.EOF) // nobody is left to answer it
 		c.question = nil
 	}
-	if c.question != nil && c.question.answer(k, c.calm()) {
+	if c.question != nil && (c.question.typed && c.question.write(c, k) || !c.question.typed && c.question.answer(k, c.calm())) {
 		if c.question.answered() {
 			c.question = nil
 		}

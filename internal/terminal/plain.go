@@ -56,6 +56,10 @@ func (c *Console) readLine() {
 func (c *Console) hand(s string) bool {
 	c.lastKey = time.Now()
 	switch {
+	case c.question != nil && c.question.typed:
+		c.question.reply(s)
+		c.question = nil
+		return true
 	case c.question != nil:
 		if strings.TrimSpace(s) == "" {
 			return false

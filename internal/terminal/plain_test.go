@@ -129,6 +129,21 @@ func TestInAPipeTheNextLineIsTheAnswer(t *testing.T) {
 	}
 }
 
+func TestInAPipeTheNextLineAnswersAQuestionForText(t *testing.T) {
+	c, _ := inPipe(t, "Ulm \n\nrest\n", nil)
+	for _, want := range []string{"Ulm ", ""} {
+		if got, err := c.AskText(t.Context(), "Where?"); got != want || err != nil {
+			t.Errorf("AskText = %q, %v, want %q", got, err, want)
+		}
+	}
+	if in, _ := c.Read(t.Context()); in.Text != "rest" {
+		t.Errorf("Read = %v", in)
+	}
+	if _, err := c.AskText(t.Context(), "Where?"); err != io.EOF {
+		t.Errorf("at the end, AskText = %v", err)
+	}
+}
+
 func TestACancelledReadLosesNothing(t *testing.T) {
 	r, w := io.Pipe()
 	c, _ := inPipe(t, "", func(o *Options) { o.In = r })
@@ -191,7 +206,7 @@ func (p typist) ask(ctx context.Context) chan answer {
 	got := make(chan answer, 1)
 	go func() {
 		key, err := p.Ask(ctx, "Run it?", approval...)
-		got <- answer{key, err}
+		got <- answer{key: key, err: err}
 	}()
 	synctest.Wait()
 	return got
@@ -213,7 +228,7 @@ func TestAKeyAnswersOnceThePersonHasSeenTheQuestion(t *testing.T) {
 		p.press(2*time.Second, "x") // no choice: it is typing
 		p.press(2*time.Second, "\r")
 		p.press(time.Second, "Y")
-		if a := <-got; a != (answer{'y', nil}) {
+		if a := <-got; a != (answer{key: 'y'}) {
 			t.Errorf("Ask = %v", a)
 		}
 		if in, err := p.Read(t.Context()); in.Text != "in any case, yayx" || err != nil {
@@ -245,12 +260,12 @@ func TestAQuestionIsLeftWithoutAnAnswer(t *testing.T) {
 		}
 		first, second := p.ask(t.Context()), p.ask(t.Context())
 		p.press(time.Second, "n")
-		if a := <-first; a != (answer{'n', nil}) {
+		if a := <-first; a != (answer{key: 'n'}) {
 			t.Errorf("Ask = %v", a)
 		}
 		synctest.Wait()
 		p.press(time.Second, "a")
-		if a := <-second; a != (answer{'a', nil}) {
+		if a := <-second; a != (answer{key: 'a'}) {
 			t.Errorf("the second Ask = %v", a)
 		}
 	})
