@@ -6,6 +6,10 @@ import "strings"
 const (
 	KindSegment = "segment" // words and the lines that have them: a record and a log
 	KindIndex   = "index"   // which segments count
+
+	// KindUnindexed is a record that says that something is not indexed which
+	// looks older than it is: SESSION.RANDOM.
+	KindUnindexed = "unindexed"
 )
 
 // Derived reports whether what is stored under a key is made from the rest of the
@@ -14,7 +18,7 @@ const (
 // nobody's data.
 func (k Key) Derived() bool {
 	switch k.Kind {
-	case KindSegment, KindIndex:
+	case KindSegment, KindIndex, KindUnindexed:
 		return true
 	case "lease", "pulse", "ask":
 		id, _, _ := strings.Cut(k.ID, ".")

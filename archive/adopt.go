@@ -27,6 +27,7 @@ type adopter struct {
 	dry  bool // commits nothing
 
 	change func(tidemark.Record) (tidemark.Record, error) // nil: records stay as they are
+	taking func(tidemark.Key) error                       // nil: nobody wants to know
 
 	batch   tidemark.Batch
 	size    int
@@ -248,6 +249,11 @@ func (a *adopter) gone(k Kept, what byte) error {
 			a.grown[k.Key] = 0
 		}
 		return nil
+	}
+	if a.taking != nil && len(b.Deletes)+len(b.Drops) > 0 {
+		if err := a.taking(k.Key); err != nil {
+			return err
+		}
 	}
 	a.log = tidemark.Key{}
 	return a.commit(b)

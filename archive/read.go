@@ -16,6 +16,9 @@ type ReadOptions struct {
 	// Change returns a record as the target is to store it, nil: unchanged. It
 	// may give it another key, of the same kind; a zero one leaves it out.
 	Change func(tidemark.Record) (tidemark.Record, error)
+	// Taking is called before a record or log is taken away which the store that the
+	// archive is of no longer has; an error ends the reading. It may be nil.
+	Taking func(tidemark.Key) error
 	// Progress is called now and then, from the goroutine that called Read.
 	Progress func(Progress)
 }
@@ -55,7 +58,7 @@ func Read(ctx context.Context, r io.Reader, into tidemark.Backend, o *ReadOption
 		return Manifest{}, tidemark.Unsupportedf("archive: an incremental one goes into a store that files things as the first one did")
 	}
 	a := newAdopter(ctx, into, o.DryRun)
-	a.change = o.Change
+	a.change, a.taking = o.Change, o.Taking
 	var last item
 	take := func(it *item) error {
 		if it.kind == keptItem {

@@ -221,9 +221,12 @@ func (c *Checkup) purges(ctx context.Context, s *store.Store) error {
 		return nil
 	}
 	for _, id := range ids {
-		if err := s.Purge(ctx, id, c.Holder); err != nil {
+		if err := s.Destroy(ctx, id, c.Holder); err != nil {
 			return err
 		}
+	}
+	if err := s.RewriteIndex(ctx); err != nil {
+		return err
 	}
 	c.Add("purge", Mended, "purged %d session(s) to the end", len(ids))
 	return nil

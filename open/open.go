@@ -256,7 +256,7 @@ func (o *Opened) Close() error {
 		// is safe without the index.
 		if err := o.stopIndexing(); err == nil && o.Store.Pending() {
 			ctx, stop := context.WithTimeout(context.Background(), lastIndexing)
-			o.Store.CatchUp(ctx, nil)
+			o.Store.IndexWritten(ctx)
 			stop()
 		}
 	}

@@ -138,6 +138,10 @@ func (q Query) Lookup() Lookup {
 	return l
 }
 
+// Phrases are those that every text has which the query matches, for an index with
+// places that is asked for Terms as well.
+func (q Query) Phrases() [][]tidemark.Step { return q.Lookup().Phrases }
+
 // stepsOf returns the words of a phrase with their places, and whether a text
 // that has them at such places has the phrase: it is words of scripts with spaces,
 // whole ones, with white space between them and nothing else.

@@ -30,10 +30,12 @@ func (s spot) compare(o spot) int {
 
 // looking is what an index is asked for.
 type looking struct {
-	All    [][]tidemark.Term // one term of each group, filter words included
-	None   []tidemark.Term
-	Before *spot     // only lines behind it in the order of spots; nil: from the newest on
-	Since  time.Time // none that are older
+	All  [][]tidemark.Term // one term of each group, filter words included
+	None []tidemark.Term
+	// Phrases are words that stand together, for an index that knows places.
+	Phrases [][]tidemark.Step
+	Before  *spot     // only lines behind it in the order of spots; nil: from the newest on
+	Since   time.Time // none that are older
 }
 
 // finder is what a search asks of an index. Each search has one of its own.
@@ -48,11 +50,15 @@ type finder interface {
 }
 
 // finder returns the index of the store, nil where there is none.
-func (s *Store) finder() finder {
-	if index := s.searcher(); index != nil {
-		return searcherFinder{index}
+func (s *Store) finder(ctx context.Context) (finder, error) {
+	if s.index != nil {
+		view, err := s.index.Look(ctx)
+		return segmentFinder{s, view}, err
 	}
-	return nil
+	if index := s.searcher(); index != nil {
+		return searcherFinder{index}, nil
+	}
+	return nil, nil
 }
 
 // searcherFinder asks a tidemark.Searcher, which orders lines by their times
@@ -99,7 +105,7 @@ func (f searcherFinder) find(ctx context.Context, l looking) iter.Seq2[spot, err
 // find asks the index for the lines that may hold hits of a rank: by the words of
 // the question, the filters that the index has words for, and kinds of lines.
 func (h *hunt) find(ctx context.Context, index finder, r rank, kinds, not []string) iter.Seq2[spot, error] {
-	l := looking{All: slices.Clone(h.q.All), None: filterTerms(filterRole, not...), Since: h.q.Since}
+	l := looking{All: slices.Clone(h.q.All), None: filterTerms(filterRole, not...), Phrases: h.q.Phrases, Since: h.q.Since}
 	for _, terms := range [][]tidemark.Term{filterTerms(filterRole, kinds...), filterTerms(filterAgent, h.q.Agent), filterTerms(filterProject, h.places...)} {
 		if len(terms) > 0 {
 			l.All = append(l.All, terms)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/search/index"
 )
 
 // The index of a Searcher is made here, behind the writers: a line is indexed
@@ -32,6 +35,18 @@ const (
 // searched are the kinds of logs that can be searched.
 var searched = []string{kindSession, kindWorker, kindPast, kindNotes}
 
+// grew notes what was appended.
+func (s *Store) grew(b tidemark.Batch) {
+	if s.index != nil {
+		for _, a := range b.Appends {
+			if slices.Contains(searched, a.Log.Kind) {
+				s.written.add(a.Log)
+			}
+		}
+	}
+	s.signal()
+}
+
 // signal says that something was appended.
 func (s *Store) signal() {
 	select {
@@ -51,6 +66,8 @@ func (s *Store) searcher() tidemark.Searcher {
 // KeepIndexed indexes what this Store appends, until ctx ends. Without an
 // index, or without Options.Words, it returns at once.
 func (s *Store) KeepIndexed(ctx context.Context) error {
+	merge, stop := s.mergeBeside(ctx)
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -63,15 +80,40 @@ func (s *Store) KeepIndexed(ctx context.Context) error {
 			return nil
 		case <-time.After(indexAfter):
 		}
-		_, err := s.catchUp(ctx, indexLinesBehind, nil)
+		err := s.follow(ctx)
 		switch {
+		case err == nil:
+			merge()
 		case errors.Is(err, tidemark.ErrUnsupported):
 			return nil
+		case index.IsBusy(err):
+			s.signal() // somebody indexes much: later
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Second):
+			}
 		case err != nil && ctx.Err() == nil:
 			return err
 		}
 	}
 }
+
+// follow indexes what was appended.
+func (s *Store) follow(ctx context.Context) error {
+	if s.index != nil {
+		if err := s.Standing(ctx); err != nil {
+			return err
+		}
+		return s.indexWritten(ctx)
+	}
+	_, err := s.catchUp(ctx, indexLinesBehind, nil)
+	return err
+}
+
+// IndexWritten indexes what this Store appended and KeepIndexed has not come to.
+// ErrUnsupported: there is no index. ErrHeld: somebody else makes it at the moment.
+func (s *Store) IndexWritten(ctx context.Context) error { return s.follow(ctx) }
 
 // Pending reports whether something was appended that KeepIndexed has not
 // indexed.
@@ -81,6 +123,16 @@ func (s *Store) Pending() bool { return len(s.grown) > 0 }
 // lines that were: ErrUnsupported where there is no index. It calls progress,
 // when it is not nil, as it goes.
 func (s *Store) CatchUp(ctx context.Context, progress func(lines int64)) (int64, error) {
+	if s.index != nil {
+		if err := s.Standing(ctx); err != nil {
+			return 0, err
+		}
+		n, err := s.index.CatchUp(ctx, source{s}, index.Pace{Alone: true, Progress: progress})
+		if err != nil {
+			return n, err
+		}
+		return n, s.tend(ctx, 0)
+	}
 	return s.catchUp(ctx, indexLines, progress)
 }
 
@@ -158,6 +210,12 @@ func (s *Store) chunks(ctx context.Context, lags []tidemark.Lag, step int, to ch
 
 // Reindex empties the index and makes it anew.
 func (s *Store) Reindex(ctx context.Context, progress func(lines int64)) (int64, error) {
+	if s.index != nil {
+		if err := s.ResetIndex(ctx); err != nil {
+			return 0, err
+		}
+		return s.CatchUp(ctx, progress)
+	}
 	index := s.searcher()
 	if index == nil {
 		return 0, tidemark.Unsupportedf("this store has no search index")
@@ -223,7 +281,7 @@ func (s *Store) wordsOf(ctx context.Context, lag tidemark.Lag) iter.Seq2[tidemar
 			next++
 			line := tidemark.Indexed{Log: lag.Log, Seq: l.Seq, At: l.At}
 			if err == nil {
-				line.Words = s.wordsOfLine(about, lag.Log, l)
+				line.Words = s.wordsOfLine(about.Session, lag.Log, l)
 			}
 			if !yield(line, nil) {
 				return
@@ -234,18 +292,20 @@ func (s *Store) wordsOf(ctx context.Context, lag tidemark.Lag) iter.Seq2[tidemar
 
 // about returns what the session says that a log belongs to; nothing when it
 // cannot be read, because its lines can be found nevertheless.
-func (s *Store) about(ctx context.Context, log tidemark.Key) (tidemark.Session, error) {
+func (s *Store) about(ctx context.Context, log tidemark.Key) (Info, error) {
 	id, _ := sessionOf(log)
 	i, err := s.Session(ctx, id)
 	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
-		return tidemark.Session{ID: id}, nil
+		return Info{Session: tidemark.Session{ID: id}}, nil
 	}
-	return i.Session, err
+	return i, err
 }
 
 // filterWord is a word that no text contains. It makes the index answer a
 // filter.
 func filterWord(class, value string) string { return "\x00" + class + ":" + value }
+
+func isFilterWord(word string) bool { return strings.HasPrefix(word, "\x00") }
 
 // The classes of filter words.
 const (
@@ -299,12 +359,15 @@ func searchable(log tidemark.Key, l tidemark.Line) (tidemark.Entry, error) {
 // Unindexed returns how many lines are not indexed yet: ErrUnsupported where
 // there is no index.
 func (s *Store) Unindexed(ctx context.Context) (int64, error) {
-	index := s.searcher()
-	if index == nil {
+	find, err := s.finder(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if find == nil {
 		return 0, tidemark.Unsupportedf("this store has no search index")
 	}
 	var n int64
-	for lag, err := range index.Unindexed(ctx, searched...) {
+	for lag, err := range find.behind(ctx) {
 		if err != nil {
 			return n, err
 		}

@@ -14,10 +14,13 @@ import (
 // Question is what to search for. Language is the caller's: words as the index
 // has them, and Match for what only the text itself can tell.
 type Question struct {
-	Text  string                    // how somebody put it; binds a cursor to the question
-	All   [][]tidemark.Term         // as in tidemark.IndexQuery
-	None  []tidemark.Term           //
-	Match func(tidemark.Entry) bool // decides; All and None only lead to it
+	Text string            // how somebody put it; binds a cursor to the question
+	All  [][]tidemark.Term // as in tidemark.IndexQuery
+	None []tidemark.Term   //
+	// Phrases are words that every hit has at these places, for an index that knows
+	// them.
+	Phrases [][]tidemark.Step
+	Match   func(tidemark.Entry) bool // decides; All and None only lead to it
 
 	Session tidemark.SessionID // "": all
 	Role    string             // one of Roles; "": everything but rankContext
@@ -40,6 +43,8 @@ type Query interface {
 	String() string
 	// Terms are what an index is asked for, as in Question.
 	Terms() (all [][]tidemark.Term, none []tidemark.Term, verify bool)
+	// Phrases are those that all hits have.
+	Phrases() [][]tidemark.Step
 	// MatchEntry decides whether an entry is meant.
 	MatchEntry(tidemark.Entry) bool
 }
@@ -47,7 +52,7 @@ type Query interface {
 // About is the same question about what a query says.
 func (q Question) About(query Query) Question {
 	q.All, q.None, _ = query.Terms()
-	q.Text, q.Match = query.String(), query.MatchEntry
+	q.Phrases, q.Text, q.Match = query.Phrases(), query.String(), query.MatchEntry
 	return q
 }
 
@@ -108,14 +113,20 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 	if err := h.prepare(ctx); err != nil {
 		return h.answer, err
 	}
-	index := s.finder()
-	if index == nil || len(q.All) == 0 {
+	before := *h
+	index, err := s.finder(ctx)
+	if err == nil && (index == nil || len(q.All) == 0) {
 		return h.answer, h.scanned(ctx)
 	}
-	before := *h
-	err := h.indexed(ctx, index)
-	if errors.Is(err, tidemark.ErrUnsupported) {
+	if err == nil {
+		err = h.indexed(ctx, index)
+	}
+	// What is wrong with the index is said, and everything is read.
+	if damage := errors.Is(err, tidemark.ErrCorrupt); damage || errors.Is(err, tidemark.ErrUnsupported) {
 		*h = before
+		if damage {
+			h.answer.Damage = err
+		}
 		err = h.scanned(ctx)
 	}
 	return h.answer, err

@@ -16,6 +16,13 @@ import (
 // plainWords is language enough for these tests: lower-case words.
 func plainWords(e tidemark.Entry) []string { return strings.Fields(strings.ToLower(e.Text())) }
 
+func plainPlaces(e tidemark.Entry, yield func(word []byte, place int)) bool {
+	for i, word := range plainWords(e) {
+		yield([]byte(word), i)
+	}
+	return true
+}
+
 func indexed() *store.Store { return store.New(memory.New(), &store.Options{Words: plainWords}) }
 
 // bare hides what a Backend can do beyond the seven methods.
@@ -51,13 +58,15 @@ func titled(t *testing.T, s *store.Store, sess tidemark.Session, entries ...tide
 // up, and without one: they have to answer alike.
 func eachWay(t *testing.T, fill func(*testing.T, *store.Store), check func(*testing.T, *store.Store)) {
 	for name, s := range map[string]*store.Store{
-		"behind":  indexed(),
-		"indexed": indexed(),
-		"scanned": store.New(bare{memory.New()}, &store.Options{Words: plainWords}),
+		"behind":            indexed(),
+		"indexed":           indexed(),
+		"own index, behind": store.New(memory.New(), &store.Options{Places: plainPlaces}),
+		"own index":         store.New(memory.New(), &store.Options{Places: plainPlaces}),
+		"scanned":           store.New(bare{memory.New()}, &store.Options{Words: plainWords}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			fill(t, s)
-			if name == "indexed" {
+			if name == "indexed" || name == "own index" {
 				if _, err := s.CatchUp(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}

@@ -78,14 +78,18 @@ func (v *View) vaulted(ctx context.Context, mark string) (kept vault.Value, ok b
 }
 
 // MarkSecrets masks parts of an entry that is already kept. It adds a mark to the
-// session's notes, which every View applies; the entry is not rewritten. It needs
-// no lease.
+// session's notes, which every View applies; the entry is not rewritten. Nobody finds
+// it by what is masked from then on; RewriteIndex takes that out of the search index.
+// It needs no lease.
 func (v *View) MarkSecrets(ctx context.Context, seq int64, secrets []Secret) error {
 	if len(secrets) == 0 {
 		return nil
 	}
 	return v.s.update(ctx, v.ID, func(i *Info, b *tidemark.Batch) error {
 		i.Redacted++
+		if err := v.renew(ctx, b, seq); err != nil {
+			return err
+		}
 		return v.s.addNote(ctx, b, v.ID, Note{Kind: noteMask, Seq: seq, Worker: v.worker, Secrets: secrets})
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/vault"
+	"github.com/tidemark-sessions/tidemark/search/index"
 )
 
 // The kinds of records and logs that this package writes. Whatever belongs to a
@@ -74,6 +75,10 @@ type Options struct {
 	// Words returns the words to find an entry by. Without it nothing is
 	// indexed, and a search reads the logs.
 	Words func(tidemark.Entry) []string
+	// Places calls yield with the words to find an entry by and their places, and
+	// reports whether that was all of them. With it, the search index is kept in
+	// the store itself, and the Backend is not asked whether it has one.
+	Places func(e tidemark.Entry, yield func(word []byte, place int)) (all bool)
 	// Secrets finds the secrets in an entry. The default finds none.
 	Secrets func(tidemark.Entry) []Secret
 	// Redact is what happens to a secret that is about to be written. The
@@ -101,6 +106,8 @@ type Store struct {
 	k       *records.Kernel
 	vault   *vault.Vault
 	kept    *keptWriters
+	index   *index.Index // nil: what is found by words is up to the Backend
+	written *written     // what KeepIndexed has to index
 }
 
 // Self returns this process as the holder of a session; program is the name that
@@ -111,7 +118,7 @@ func Self(program string) tidemark.Holder { return process.Self(program) }
 
 // New returns a Store over b, which it closes when it is closed.
 func New(b tidemark.Backend, o *Options) *Store {
-	s := &Store{backend: b, grown: make(chan struct{}, 1), kept: new(keptWriters)}
+	s := &Store{backend: b, grown: make(chan struct{}, 1), kept: new(keptWriters), written: new(written)}
 	if o != nil {
 		s.o = *o
 	}
@@ -121,7 +128,10 @@ func New(b tidemark.Backend, o *Options) *Store {
 	// The names of tokens and the like are masked if entries are. They belong to
 	// the operator, who has no vault, so the values are not kept.
 	mask := func(text string) string { return s.vault.MaskWritten(text) }
-	s.k = records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease, Mask: mask, Grown: s.signal})
+	s.k = records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease, Mask: mask, Grown: s.grew})
+	if s.o.Places != nil {
+		s.index = s.newIndex()
+	}
 	s.vault = vault.New(s.k, vault.Options{Find: s.o.Secrets, Redact: s.o.Redact, Warn: s.o.Warn})
 	return s
 }
@@ -146,7 +156,7 @@ func (s *Store) Of(owner string) (*Store, error) {
 		return nil, err
 	}
 	of := *s
-	of.backend = b
+	of.backend, of.index = b, nil // one's own index is not that of others
 	return of.setKernel(s.k.Over(b)), nil
 }
 
@@ -182,8 +192,8 @@ func (s *Store) With(also records.Also) *Store {
 // the index has to be caught up at the end.
 func (s *Store) ChangedAt(at func() time.Time) *Store {
 	other := *s
-	other.grown = make(chan struct{}, 1)
-	return other.setKernel(s.k.ChangedAt(at, other.signal))
+	other.grown, other.written = make(chan struct{}, 1), new(written)
+	return other.setKernel(s.k.ChangedAt(at, other.grew, other.datedBack))
 }
 
 // Standing returns ErrSealed when the store was sealed after it was opened as

@@ -72,6 +72,16 @@ func (s *Store) setState(ctx context.Context, id tidemark.SessionID, to string, 
 // shares, and of nothing else. ErrNotFound; ErrHeld while somebody writes to it.
 // After an interruption, another call finishes the purge.
 func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) error {
+	if err := s.Destroy(ctx, id, who); err != nil {
+		return err
+	}
+	return s.RewriteIndex(ctx)
+}
+
+// Destroy is Purge for one of several sessions: nobody finds it by its words from
+// then on, but the search index may hold them until RewriteIndex is called, once
+// for all.
+func (s *Store) Destroy(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) error {
 	l, err := s.takeForPurge(ctx, id, who)
 	if err != nil {
 		return err
@@ -89,7 +99,7 @@ func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.H
 			return fmt.Errorf("fork %s: %w", fork, err)
 		}
 	}
-	return records.Retry(ctx, func() error { return s.destroy(ctx, id, l) })
+	return s.removeAll(ctx, id, l)
 }
 
 func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (l Lease, err error) {
@@ -274,8 +284,23 @@ func (c *pastCopy) flush(ctx context.Context) error {
 	return err
 }
 
-// destroy removes everything that belongs to a session, in one commit.
-func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) error {
+// removeAll removes everything that belongs to a session, in one commit. Whoever
+// indexes or imports something at that moment may be quicker, so it is tried again
+// while the lease stands.
+func (s *Store) removeAll(ctx context.Context, id tidemark.SessionID, l Lease) error {
+	return records.Retry(ctx, func() error {
+		err := s.tryRemoveAll(ctx, id, l)
+		if !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+		if now, lookErr := s.k.Lease(ctx, l.Of); lookErr != nil || now.Version != l.Version {
+			return records.Final(err)
+		}
+		return err
+	})
+}
+
+func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease) error {
 	b := tidemark.Batch{Drops: []tidemark.Key{keyOf(kindSession, id), keyOf(kindNotes, id), keyOf(kindPast, id)}}
 	remove := func(r tidemark.Record) {
 		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: r.Version})
@@ -298,7 +323,7 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, records.KindWake, vault.KindSecret, kindFile} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err
@@ -319,6 +344,9 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 		return err
 	}
 	b.Require = append(b.Require, l.Need())
+	if err := s.leave(ctx, &b); err != nil {
+		return err
+	}
 	_, err = s.k.Commit(ctx, b)
 	return err
 }

@@ -28,7 +28,7 @@ func Migrate(ctx context.Context, from tidemark.Backend, target *open.Opened, o 
 	if target.Sealed() == nil {
 		change = withoutVault(change, o.NoVault)
 	}
-	stats, err := archive.Copy(ctx, from, target.Backend, &archive.CopyOptions{Progress: o.Progress, Change: change, Damaged: o.Damaged})
+	stats, err := copyAll(ctx, from, target, &archive.CopyOptions{Progress: o.Progress, Change: change, Damaged: o.Damaged})
 	if err == nil {
 		if _, err = target.Store.CatchUp(ctx, o.Indexing); errors.Is(err, tidemark.ErrUnsupported) {
 			err = nil
@@ -41,6 +41,15 @@ func Migrate(ctx context.Context, from tidemark.Backend, target *open.Opened, o 
 		err = WithResumeHint(err, "what was copied is kept; run it again to go on")
 	}
 	return stats, err
+}
+
+func copyAll(ctx context.Context, from tidemark.Backend, target *open.Opened, o *archive.CopyOptions) (archive.Stats, error) {
+	adopted, err := target.Store.Adopting(ctx)
+	if err != nil {
+		return archive.Stats{}, err
+	}
+	stats, err := archive.Copy(ctx, from, target.Backend, o)
+	return stats, errors.Join(err, adopted(context.WithoutCancel(ctx)))
 }
 
 // withoutVault leaves out the content of the vault: a plain store has none.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/search/index"
 )
 
 // RestoreOptions say where an archive goes, and how.
@@ -43,7 +45,7 @@ func Restore(ctx context.Context, r io.Reader, sealed bool, o RestoreOptions) (R
 	if err := t.target(ctx, sealed); err != nil {
 		return Restored{}, errors.Join(err, t.letGo())
 	}
-	m, err := archive.Read(ctx, r, t.into, &archive.ReadOptions{Progress: o.Progress, Change: t.change})
+	m, err := t.read(ctx, r)
 	if err != nil {
 		return Restored{Manifest: m}, errors.Join(err, t.letGo())
 	}
@@ -58,6 +60,36 @@ type restoring struct {
 	inner  tidemark.Backend // opened by this restore below the encryption
 	into   tidemark.Backend
 	change func(tidemark.Record) (tidemark.Record, error)
+}
+
+// read reads the archive, and has the search index follow: what comes in looks as
+// old as it is, and what is taken away is not taken out of the index. Below the
+// encryption nothing can be done but to have it made anew.
+func (t *restoring) read(ctx context.Context, r io.Reader) (m archive.Manifest, err error) {
+	forget := func(ctx context.Context) error { return index.Forget(ctx, t.into, time.Now()) }
+	adopted := forget
+	if t.Opened != nil {
+		forget = t.Opened.Store.ResetIndex
+		adopted, err = t.Opened.Store.Adopting(ctx)
+	} else {
+		err = forget(ctx)
+	}
+	if err != nil {
+		return m, err
+	}
+	taken := false
+	m, err = archive.Read(ctx, r, t.into, &archive.ReadOptions{Progress: t.Progress, Change: t.change, Taking: func(tidemark.Key) error {
+		if taken {
+			return nil
+		}
+		taken = true
+		return forget(ctx)
+	}})
+	ending := context.WithoutCancel(ctx)
+	if taken {
+		err = errors.Join(err, forget(ending)) // who indexed meanwhile may have had what was taken
+	}
+	return m, errors.Join(err, adopted(ending))
 }
 
 // letGo closes what this restore opened.

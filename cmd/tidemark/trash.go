@@ -55,7 +55,7 @@ database or a backup may still hold is said.`,
 				return hint.With(tidemark.Invalidf("purge destroys for good and needs --yes"), "to be able to go back: tidemark rm %s", args[0])
 			}
 			err := a.forEachSession(cmd, args, destroyed, func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
-				return s.Purge(ctx, id, a.holder(cmd))
+				return s.Destroy(ctx, id, a.holder(cmd))
 			})
 			if err = errors.Join(err, a.clearPurgedWords(cmd.Context())); err == nil {
 				a.say("%s", a.remains())
@@ -67,16 +67,20 @@ database or a backup may still hold is said.`,
 	return cmd
 }
 
-// clearPurgedWords removes the words of purged sessions from a plain store: its
-// search index keeps them until it is compacted. In an encrypted store they are
-// hashed with a key of the store, and reveal nothing.
+// clearPurgedWords removes the words of purged sessions: the search index keeps
+// them until it is rewritten and, in a plain store, compacted. In an encrypted store
+// that is not needed: what is left was encrypted with a key that is gone, or hashed
+// with one of the store.
 func (a *app) clearPurgedWords(ctx context.Context) error {
-	if a.opened == nil || a.opened.Sealed() != nil {
+	if a.opened == nil {
 		return nil
 	}
 	a.progress("clearing the search index")
+	defer a.progressDone()
+	if err := a.opened.Store.RewriteIndex(ctx); err != nil || a.opened.Sealed() != nil {
+		return err
+	}
 	_, err := a.opened.Store.Compact(ctx)
-	a.progressDone()
 	return a.ignoreUncompacted(err)
 }
 

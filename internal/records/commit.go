@@ -51,6 +51,8 @@ func (k *Kernel) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt
 	if b.At.IsZero() {
 		b.At = k.Now()
 	}
+	b.Puts = slices.Clip(b.Puts)
+	k.o.Before(&b)
 	if !k.settled.Load() {
 		return k.commitFirst(ctx, b)
 	}
@@ -62,7 +64,7 @@ func (k *Kernel) send(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, 
 	for try := range Tries {
 		receipt, err := k.also.Commit(ctx, k.backend, b)
 		if err == nil && len(b.Appends) > 0 {
-			k.o.Grown()
+			k.o.Grown(b)
 		}
 		if !errors.Is(err, tidemark.ErrUnknown) {
 			return receipt, err

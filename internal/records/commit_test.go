@@ -177,7 +177,7 @@ func TestAPlaceThatNeverAnswersIsGivenUp(t *testing.T) {
 
 func TestWhoFollowsIsToldOfAppendsAlone(t *testing.T) {
 	inner, grown := settled(t), 0
-	k := records.New(inner, records.Options{Grown: func() { grown++ }})
+	k := records.New(inner, records.Options{Grown: func(tidemark.Batch) { grown++ }})
 	put(t, k, tidemark.Key{Kind: "thing", ID: "made"}, 0, "made")
 	if grown != 0 {
 		t.Errorf("a record was told as %d appends", grown)

@@ -369,7 +369,7 @@ func TestALeaseGoesByTheClockWhateverTimeIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(t, records.Options{})
 		old := k.Clock().AddDate(-3, 0, 0)
-		importing := k.ChangedAt(func() time.Time { return old }, func() {})
+		importing := k.ChangedAt(func() time.Time { return old }, func(tidemark.Batch) {}, func(*tidemark.Batch) {})
 		h := take(t, importing, aTask, ada)
 		if _, err := tryTake(t.Context(), k, aTask, bob); !errors.Is(err, tidemark.ErrHeld) {
 			t.Errorf("Take beside an import = %v, want ErrHeld", err)

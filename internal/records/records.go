@@ -49,8 +49,11 @@ type Options struct {
 	Lease time.Duration
 	// Mask masks the secrets in a text. By default the text is kept as it is.
 	Mask func(string) string
-	// Grown is called after lines were appended. The default does nothing.
-	Grown func()
+	// Grown is called with each batch that appended lines. The default does nothing.
+	Grown func(tidemark.Batch)
+	// Before is called with each batch before it is committed, and may add to it.
+	// The default does nothing.
+	Before func(*tidemark.Batch)
 }
 
 // Kernel reads and writes the records of one Backend. It may be used
@@ -79,7 +82,10 @@ func New(b tidemark.Backend, o Options) *Kernel {
 		k.o.Mask = func(text string) string { return text }
 	}
 	if k.o.Grown == nil {
-		k.o.Grown = func() {}
+		k.o.Grown = func(tidemark.Batch) {}
+	}
+	if k.o.Before == nil {
+		k.o.Before = func(*tidemark.Batch) {}
 	}
 	return k
 }
@@ -94,10 +100,10 @@ func (k *Kernel) Over(b tidemark.Backend) *Kernel {
 }
 
 // ChangedAt returns a Kernel like k for an import, with these functions as its
-// Options.ChangedAt and Options.Grown.
-func (k *Kernel) ChangedAt(at func() time.Time, grown func()) *Kernel {
+// Options.ChangedAt, Options.Grown and Options.Before.
+func (k *Kernel) ChangedAt(at func() time.Time, grown func(tidemark.Batch), before func(*tidemark.Batch)) *Kernel {
 	other := *k
-	other.o.ChangedAt, other.o.Grown = at, grown
+	other.o.ChangedAt, other.o.Grown, other.o.Before = at, grown, before
 	return &other
 }
 

@@ -43,6 +43,10 @@ type Pace struct {
 	Bytes int
 	// Alone takes the lease of the index, so that others wait: for large amounts.
 	Alone bool
+	// Only are the logs that the caller knows to have grown: while everything was
+	// looked at not longer ago than Within, nothing else is.
+	Only   []tidemark.Key
+	Within time.Duration
 	// Progress is called as lines are indexed, with how many they are so far.
 	Progress func(lines int64)
 }
@@ -76,7 +80,7 @@ func (ix *Index) CatchUp(ctx context.Context, src Source, p Pace) (total int64, 
 		return err
 	}
 	if p.Alone {
-		err = ix.alone(ctx, func() error {
+		err = ix.alone(ctx, ix.key, func() error {
 			if err := ix.Sweep(ctx); err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return err
 			}
@@ -103,6 +107,7 @@ type gathering struct {
 	b       *segment.Builder
 	covered map[string][]segment.Span // by this segment
 	notes   []tidemark.Precondition
+	only    bool // not everything is looked at
 	listed  int
 }
 
@@ -119,7 +124,11 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 	}
 	g := &gathering{ix: ix, v: v, p: p, total: total, epoch: v.family.Epoch}
 	g.begin()
-	for log, err := range v.touched(ctx, src) {
+	logs := v.touched(ctx, src)
+	if g.only = p.Within > 0 && (began.Sub(v.family.Until) < p.Within || len(v.family.Adopting) > 0); g.only {
+		logs = ix.lengths(ctx, p.Only)
+	}
+	for log, err := range logs {
 		if err != nil {
 			return err
 		}
@@ -128,29 +137,45 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 			return err
 		}
 	}
+	if g.only {
+		began = time.Time{}
+	}
 	return g.finish(ctx, began)
+}
+
+// lengths yields logs with their lengths.
+func (ix *Index) lengths(ctx context.Context, logs []tidemark.Key) iter.Seq2[Log, error] {
+	return func(yield func(Log, error) bool) {
+		for _, key := range logs {
+			r, err := ix.k.Backend().Get(ctx, key)
+			if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
+				err = nil
+			}
+			if !yield(Log{Key: key, Length: r.Head.Length}, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // touched yields the logs that may have lines that are not indexed.
 func (v *snapshot) touched(ctx context.Context, src Source) iter.Seq2[Log, error] {
 	return func(yield func(Log, error) bool) {
+		var again []tidemark.Key
 		for _, name := range v.family.Again {
-			key := LogOf(name)
-			r, err := v.ix.k.Backend().Get(ctx, key)
-			if err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt) {
-				yield(Log{}, err)
-				return
-			}
-			if !yield(Log{Key: key, Length: r.Head.Length}, nil) {
+			again = append(again, LogOf(name))
+		}
+		for log, err := range v.ix.lengths(ctx, again) {
+			if !yield(log, err) || err != nil {
 				return
 			}
 		}
 		var since time.Time
-		if !v.family.Until.IsZero() {
+		if !v.family.Until.IsZero() && len(v.family.Adopting) == 0 {
 			since = v.family.Until.Add(-slack)
 		}
 		for log, err := range src.Touched(ctx, since) {
-			if err == nil && log.Note.Version == 0 && slices.Contains(v.family.Again, nameOf(log.Key)) {
+			if err == nil && log.Note.Version == 0 && slices.Contains(again, log.Key) {
 				continue
 			}
 			if !yield(log, err) || err != nil {
@@ -322,7 +347,10 @@ func (g *gathering) after(ctx context.Context, until time.Time) change {
 				return next, nil, nil, errors.Join(err, errLost)
 			}
 		}
-		if until.After(next.Until) {
+		if g.p.Alone && !until.IsZero() {
+			next.Adopting = slices.DeleteFunc(slices.Clone(next.Adopting), func(a adoption) bool { return until.Sub(a.Since) > adoptionAge })
+		}
+		if until.After(next.Until) && len(next.Adopting) == 0 {
 			next.Until = until
 		}
 		if !until.IsZero() {
@@ -357,8 +385,8 @@ const manyListed = 100
 
 // finish writes what is left.
 func (g *gathering) finish(ctx context.Context, began time.Time) error {
-	idle := len(g.covered) == 0 && len(g.notes) == 0 && len(g.v.family.Again) == 0
-	if idle && (g.listed == 0 || g.listed < manyListed && !g.v.family.Until.IsZero()) {
+	idle := len(g.covered) == 0 && len(g.notes) == 0 && (g.only || len(g.v.family.Again)+len(g.v.family.Adopting) == 0)
+	if idle && (g.only || g.listed == 0 || g.listed < manyListed && !g.v.family.Until.IsZero()) {
 		return nil
 	}
 	err := g.put(ctx, began)

@@ -193,7 +193,7 @@ func TestASegmentThatCannotBeReadIsMadeAgain(t *testing.T) {
 
 // FuzzFamily has somebody else write the record of the family.
 func FuzzFamily(f *testing.F) {
-	f.Add([]byte(`{"format":1,"segments":[{"id":"00000001-0000-4000-8000-000000000000","version":1,"blocks":3,"lines":2,"without":[{"log":"session x","from":1,"to":9}]}],"until":"2026-03-04T05:06:07Z","epoch":3,"again":["session y",""]}`))
+	f.Add([]byte(`{"format":1,"segments":[{"id":"00000001-0000-4000-8000-000000000000","version":1,"blocks":3,"lines":2,"without":[{"log":"session x","from":1,"to":9}]}],"until":"2026-03-04T05:06:07Z","epoch":3,"again":["session y",""],"adopting":[{"id":"x","since":"2026-03-04T05:06:07Z"}]}`))
 	f.Add([]byte(`{"format":1,"segments":[{"id":"x","version":-1,"blocks":0}]}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -22,11 +22,21 @@ type family struct {
 	// Until is an instant: whatever was touched before it is indexed.
 	Until time.Time `json:"until,omitzero"`
 	// Epoch grows whenever lines are taken out of the index: what was read before
-	// that may have had them, and may not be put.
+	// that may have had them, and may not be put. It begins with the time, so that a
+	// family that was forgotten is not taken for the one behind it.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Again are logs that are looked at whenever they were touched: lines of them
 	// were taken out, to be indexed anew.
 	Again []string `json:"again,omitempty"`
+	// Adopting are those who copy logs into the store at the moment: everything
+	// is looked at until they are done.
+	Adopting []adoption `json:"adopting,omitempty"`
+}
+
+// adoption is somebody who copies logs into the store.
+type adoption struct {
+	ID    string    `json:"id"`
+	Since time.Time `json:"since"`
 }
 
 // kept is a segment of a family.
@@ -76,7 +86,9 @@ func (f family) check(key tidemark.Key) error {
 
 // put returns the record that replaces the family at a version.
 func (ix *Index) put(f family, version int64) (tidemark.Record, error) {
-	f.Format = format
+	if f.Format = format; version == 0 {
+		f.Epoch = ix.k.Clock().UnixMicro()
+	}
 	return records.Put(ix.key, version, f)
 }
 

@@ -64,6 +64,15 @@ func New(k *records.Kernel, o Options) *Index {
 	return &Index{k: k, o: o, key: tidemark.Key{Kind: tidemark.KindIndex, ID: o.Family}, batch: batchBytes, known: make(map[string]*segment.Reader)}
 }
 
+// What is asked of an index, and what it finds: those of its segments.
+type (
+	Query = segment.Query
+	Hit   = segment.Hit
+)
+
+// MaxWordBytes bounds a word, also one by which lines are filtered.
+const MaxWordBytes = segment.MaxKeyBytes
+
 // nameOf is how segments call a log. Names sort as kind and id do.
 func nameOf(log tidemark.Key) string { return log.Kind + " " + log.ID }
 

@@ -369,6 +369,158 @@ func TestWhoDoesNotGetTheLeaseDoesNothing(t *testing.T) {
 	w.catchUp(two, index.Pace{Alone: true}) // the lease is free again
 }
 
+// adopt copies a log into the store, as old as it was elsewhere.
+func (w *world) adopt(log tidemark.Key, text string) {
+	w.t.Helper()
+	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	id := tidemark.NewBatchID()
+	r := must[tidemark.Record](w.t)(records.Put(log, 0, "a log"))
+	r.UpdatedAt, r.Batch = at, id
+	l := tidemark.Line{Seq: 1, Kind: "word", At: at, Body: []byte(text), Batch: id}
+	l.Sum = l.Checksum(log)
+	b := tidemark.Batch{Adopt: true, Puts: []tidemark.Record{r}, Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}, At: at}}}
+	if _, err := w.k.Commit(context.Background(), b); err != nil {
+		w.t.Fatal(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines[log] = []line{{at, strings.Fields(text)}}
+}
+
+func TestWhatIsCopiedIntoTheStoreIsFoundWhoeverIndexesMeanwhile(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		be, _ := p(t)
+		w := newWorld(t, be)
+		ix, other := w.index(be, index.Options{}), w.index(be, index.Options{})
+		w.say(logKey(1), "tide")
+		w.catchUp(ix, index.Pace{})
+		id := must[string](t)(ix.Adopting(t.Context()))
+		w.adopt(logKey(2), "tide of old")
+		w.exact(w.look(other), "tide")
+		w.catchUp(other, index.Pace{})
+		w.adopt(logKey(3), "tide of yore")
+		w.exact(w.look(other), "tide") // also when nobody ever says that this was all
+		src := &meddling{world: w, meddle: sync.OnceFunc(func() {
+			w.adopt(logKey(4), "tide of yesterday")
+			if err := ix.Adopted(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		})}
+		if _, err := other.CatchUp(t.Context(), src, index.Pace{}); err != nil {
+			t.Fatal(err)
+		}
+		v := w.look(ix)
+		w.exact(v, "tide")
+		w.catchUp(ix, index.Pace{})
+		v = w.look(ix)
+		w.caughtUp(v)
+		if _, lines := v.Segments(); lines != 4 {
+			t.Errorf("%d lines are indexed, want 4", lines)
+		}
+		w.exact(v, "tide")
+	})
+}
+
+func TestWhoDiedWhileCopyingIsNotWaitedForForEver(t *testing.T) {
+	be, _ := places["memory"](t)
+	w := newWorld(t, be)
+	ix := w.index(be, index.Options{})
+	w.say(logKey(1), "tide")
+	w.catchUp(ix, index.Pace{})
+	must[string](t)(ix.Adopting(t.Context()))
+	src := &counting{Source: w}
+	looked := func() int {
+		src.logs = 0
+		w.catchUp(ix, index.Pace{Alone: true})
+		if _, err := ix.CatchUp(t.Context(), src, index.Pace{}); err != nil {
+			t.Fatal(err)
+		}
+		return src.logs
+	}
+	w.clock.after(time.Hour)
+	if n := looked(); n != 1 {
+		t.Errorf("%d logs were looked at, want all", n)
+	}
+	w.clock.after(24 * time.Hour)
+	if n := looked(); n != 0 {
+		t.Errorf("%d logs were looked at a day later, want none", n)
+	}
+}
+
+func TestAnIndexThatWasForgottenIsMadeAnew(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		be, below := p(t)
+		w := newWorld(t, be)
+		ix := w.index(be, index.Options{})
+		w.say(logKey(1), "tide")
+		w.catchUp(ix, index.Pace{})
+		// Somebody who listed the logs before does not put what it has after.
+		w.say(logKey(2), "tide")
+		src := &meddling{world: w, meddle: sync.OnceFunc(func() {
+			w.adopt(logKey(3), "tide of old")
+			if err := index.Forget(t.Context(), below, w.clock.now()); err != nil {
+				t.Error(err)
+			}
+		})}
+		if _, err := ix.CatchUp(t.Context(), src, index.Pace{}); err != nil {
+			t.Fatal(err)
+		}
+		v := w.look(ix)
+		w.caughtUp(v)
+		w.exact(v, "tide")
+		w.clock.after(2 * time.Hour)
+		w.catchUp(ix, index.Pace{Alone: true})
+		w.clean(w.look(ix), below)
+	})
+}
+
+// halfway is a Backend in which something happens before the first block of a
+// segment is kept.
+type halfway struct {
+	tidemark.Backend
+	then func()
+}
+
+func (h *halfway) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	for _, a := range b.Appends {
+		if then := h.then; a.Log.Kind == tidemark.KindSegment && then != nil {
+			h.then = nil
+			then()
+		}
+	}
+	return h.Backend.Commit(ctx, b)
+}
+
+func TestLinesAreIndexedWhileAMergeTakesItsTime(t *testing.T) {
+	be, below := places["memory"](t)
+	w := newWorld(t, be)
+	other := w.index(be, index.Options{})
+	for i := range segment.Fan {
+		w.say(logKey(i), slices.Repeat([]string{"tide"}, 2500)...)
+		w.catchUp(other, index.Pace{})
+	}
+	happened := false
+	ix := w.index(&halfway{Backend: be, then: func() {
+		happened = true
+		if merged, err := other.Merge(t.Context(), 0); merged || !index.IsBusy(err) {
+			t.Errorf("a second merge of the same = %v, %v, want that it is busy", merged, err)
+		}
+		w.say(logKey(9), "tide and time")
+		w.catchUp(other, index.Pace{})
+		w.caughtUp(w.look(other))
+	}}, index.Options{})
+	if merged, err := ix.Merge(t.Context(), 0); !merged || err != nil || !happened {
+		t.Fatalf("Merge = %v, %v, and something happened meanwhile: %v", merged, err, happened)
+	}
+	v := w.look(ix)
+	if n, lines := v.Segments(); n != 2 || lines != 8*2500+1 {
+		t.Errorf("%d segments with %d lines, want two with all", n, lines)
+	}
+	w.caughtUp(v)
+	w.exact(v, "time")
+	w.clean(v, below)
+}
+
 func TestManyWritersAndIndexersAtOnce(t *testing.T) {
 	for _, name := range []string{"memory", "sqlite"} {
 		for _, p := range []place{places[name], sealed(places[name])} {
@@ -428,5 +580,32 @@ func TestAnIndexOfANewerVersionIsLeftAlone(t *testing.T) {
 	}
 	if err := ix.Reset(t.Context()); !errors.Is(err, tidemark.ErrUnsupported) {
 		t.Errorf("Reset = %v, want ErrUnsupported", err)
+	}
+}
+
+// What Behind leaves out because a newer family has it, Search has to find, also
+// where it comes to nothing that is gone before somebody has enough.
+func TestAViewThatWentOnIsAskedAsAWhole(t *testing.T) {
+	be, _ := places["memory"](t)
+	w := newWorld(t, be)
+	ix, other := w.index(be, index.Options{Cache: index.NewCache(0)}), w.index(be, index.Options{})
+	for range segment.Fan {
+		w.say(logKey(1), "ebb")
+		w.catchUp(other, index.Pace{})
+	}
+	w.say(logKey(2), slices.Repeat([]string{"salt"}, 100)...)
+	w.catchUp(other, index.Pace{})
+	v := w.look(ix)
+	w.say(logKey(9), "salt")
+	w.catchUp(other, index.Pace{})
+	if merged, err := other.Merge(t.Context(), 0); !merged || err != nil {
+		t.Fatalf("Merge = %v, %v", merged, err)
+	}
+	w.caughtUp(v)
+	for hit, err := range v.Search(t.Context(), query("salt")) {
+		if err != nil || index.LogOf(hit.Log) != logKey(9) {
+			t.Errorf("the newest is %v, %v, want that of %s", hit, err, logKey(9))
+		}
+		break
 	}
 }

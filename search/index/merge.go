@@ -16,7 +16,8 @@ const manyLines = 20_000
 
 // Merge makes one segment of several, if there are enough of about one size and
 // they have at most so many lines together; 0: however many. It reports whether
-// there was something to do. ErrHeld: somebody else makes the index at the moment.
+// there was something to do. ErrHeld: somebody else makes the index, or merges much,
+// at the moment.
 func (ix *Index) Merge(ctx context.Context, most int) (bool, error) {
 	v, err := ix.look(ctx)
 	if err != nil {
@@ -40,7 +41,7 @@ func (ix *Index) Merge(ctx context.Context, most int) (bool, error) {
 			err = merge()
 		}
 	} else {
-		err = ix.alone(ctx, merge)
+		err = ix.alone(ctx, ix.merging(), merge)
 	}
 	switch {
 	case conflict(err):

@@ -60,15 +60,15 @@ func (v *View) Segments() (segments int, lines int64) {
 // Search yields the lines of the index that match, newest first, each once. To go
 // on later, ask for what is before the last hit. ErrCorrupt: the index is damaged;
 // CatchUp makes it whole.
-func (v *View) Search(ctx context.Context, q segment.Query) iter.Seq2[segment.Hit, error] {
-	return func(yield func(segment.Hit, error) bool) {
+func (v *View) Search(ctx context.Context, q Query) iter.Seq2[Hit, error] {
+	return func(yield func(Hit, error) bool) {
 		for at := v.now(); ; {
 			on, err := at.search(ctx, &q, yield)
 			if err == nil || !on {
 				return
 			}
 			if at, err = v.newer(ctx, at, err); err != nil {
-				yield(segment.Hit{}, err)
+				yield(Hit{}, err)
 				return
 			}
 		}
@@ -76,7 +76,7 @@ func (v *View) Search(ctx context.Context, q segment.Query) iter.Seq2[segment.Hi
 }
 
 // search yields what there is, and moves q behind it.
-func (s *snapshot) search(ctx context.Context, q *segment.Query, yield func(segment.Hit, error) bool) (on bool, err error) {
+func (s *snapshot) search(ctx context.Context, q *Query, yield func(Hit, error) bool) (on bool, err error) {
 	readers, err := s.all(ctx)
 	if err != nil {
 		return true, err

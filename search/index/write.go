@@ -160,11 +160,10 @@ func (ix *Index) trySettle(ctx context.Context, v *snapshot, w *writing, to chan
 	return v, errLost
 }
 
-// alone calls do while this process has the lease of the family: ErrHeld when
-// somebody else has it. The lease saves work that would be done twice, and nothing
-// relies on it.
-func (ix *Index) alone(ctx context.Context, do func() error) error {
-	l, b, err := ix.k.Take(ctx, ix.key, ix.o.Holder)
+// alone calls do while this process has a lease: ErrHeld when somebody else has it.
+// The lease saves work that would be done twice, and nothing relies on it.
+func (ix *Index) alone(ctx context.Context, of tidemark.Key, do func() error) error {
+	l, b, err := ix.k.Take(ctx, of, ix.o.Holder)
 	if err != nil {
 		return err
 	}
@@ -188,6 +187,12 @@ func (ix *Index) alone(ctx context.Context, do func() error) error {
 		err = freed
 	}
 	return err
+}
+
+// merging is what the lease for large merges is of. It is another one than that of
+// the family, so that lines are indexed while a merge takes its time.
+func (ix *Index) merging() tidemark.Key {
+	return tidemark.Key{Kind: ix.key.Kind, ID: ix.key.ID + ".merge"}
 }
 
 // busy returns ErrHeld while somebody has the lease of the family.

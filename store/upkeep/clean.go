@@ -110,7 +110,7 @@ func (c *Cleaned) finishPurges(ctx context.Context, s *store.Store, o CleanOptio
 		// A session that cannot be read is skipped: its state is not known.
 		if err == nil && !o.DryRun {
 			o.Progress("finishing the purge of %.8s", id)
-			err = s.Purge(ctx, id, o.Holder)
+			err = s.Destroy(ctx, id, o.Holder)
 		}
 		switch {
 		case errors.Is(err, context.Canceled):
@@ -121,7 +121,10 @@ func (c *Cleaned) finishPurges(ctx context.Context, s *store.Store, o CleanOptio
 			c.Purged = append(c.Purged, id)
 		}
 	}
-	return nil
+	if len(c.Purged) == 0 || o.DryRun {
+		return nil
+	}
+	return s.RewriteIndex(ctx)
 }
 
 // ParseAge reads a length of time like 180d or 36h.

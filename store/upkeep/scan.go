@@ -35,6 +35,24 @@ type Scan struct {
 
 // All scans every session, live and in the trash.
 func (f *Scan) All(ctx context.Context, s *store.Store) error {
+	return f.rewriting(ctx, s, f.all(ctx, s))
+}
+
+// Session scans one session: its title, tags and labels, its entries and those of
+// its workers.
+func (f *Scan) Session(ctx context.Context, s *store.Store, id tidemark.SessionID) error {
+	return f.rewriting(ctx, s, f.session(ctx, s, id))
+}
+
+// rewriting takes what was masked out of the search index, after an error too.
+func (f *Scan) rewriting(ctx context.Context, s *store.Store, err error) error {
+	if !f.Mask || !slices.ContainsFunc(f.Found, func(l Leak) bool { return l.Masked }) {
+		return err
+	}
+	return errors.Join(err, s.RewriteIndex(ctx))
+}
+
+func (f *Scan) all(ctx context.Context, s *store.Store) error {
 	for _, state := range []string{store.Live, store.Trash} {
 		for i, err := range s.Sessions(ctx, store.Filter{State: state}) {
 			if errors.Is(err, tidemark.ErrCorrupt) {
@@ -44,7 +62,7 @@ func (f *Scan) All(ctx context.Context, s *store.Store) error {
 			if err != nil {
 				return err
 			}
-			if err := f.Session(ctx, s, i.ID); err != nil {
+			if err := f.session(ctx, s, i.ID); err != nil {
 				return err
 			}
 			f.sessions++
@@ -54,9 +72,7 @@ func (f *Scan) All(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// Session scans one session: its title, tags and labels, its entries and those of
-// its workers.
-func (f *Scan) Session(ctx context.Context, s *store.Store, id tidemark.SessionID) error {
+func (f *Scan) session(ctx context.Context, s *store.Store, id tidemark.SessionID) error {
 	v, err := s.View(ctx, id)
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/search"
-	"github.com/tidemark-sessions/tidemark/search/hits"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/store/hits"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
@@ -33,16 +33,16 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 type unindexable struct{ tidemark.Backend }
 
 // backends are the ways to keep a store.
-var backends = map[string]func(t *testing.T) (tidemark.Backend, error){
-	"memory":           func(*testing.T) (tidemark.Backend, error) { return memory.New(), nil },
-	"without an index": func(*testing.T) (tidemark.Backend, error) { return unindexable{memory.New()}, nil },
-	"sqlite": func(t *testing.T) (tidemark.Backend, error) {
+var backends = map[string]func(t testing.TB) (tidemark.Backend, error){
+	"memory":           func(testing.TB) (tidemark.Backend, error) { return memory.New(), nil },
+	"without an index": func(testing.TB) (tidemark.Backend, error) { return unindexable{memory.New()}, nil },
+	"sqlite": func(t testing.TB) (tidemark.Backend, error) {
 		return sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tidemark.db"), &sqlite.Options{Create: true})
 	},
-	"files": func(t *testing.T) (tidemark.Backend, error) {
+	"files": func(t testing.TB) (tidemark.Backend, error) {
 		return files.Open(t.Context(), t.TempDir(), &files.Options{Create: true})
 	},
-	"postgres": func(t *testing.T) (tidemark.Backend, error) {
+	"postgres": func(t testing.TB) (tidemark.Backend, error) {
 		db := pgtest.Start(t).Prepared(t, "", func(db *pgtest.Database) error {
 			return postgres.Migrate(t.Context(), db.Owner, db.Role)
 		})
@@ -53,6 +53,30 @@ var backends = map[string]func(t *testing.T) (tidemark.Backend, error){
 		t.Cleanup(connected.Close)
 		return connected.For(tidemark.TenantOf(tidemark.NewBatchID(), "ada")), nil
 	},
+}
+
+// ownIndex has the store keep its index itself.
+type ownIndex struct{ tidemark.Backend }
+
+func (o ownIndex) Sealed() bool { return tidemark.IsSealed(o.Backend) }
+
+func made(t testing.TB, open func(testing.TB) (tidemark.Backend, error), sealed bool) tidemark.Backend {
+	t.Helper()
+	b, err := open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sealed {
+		slot, err := seal.FileSlot("test", seal.NewKeyFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err = seal.Create(t.Context(), b, slot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
 }
 
 // eachStore runs a test over every backend, plain and sealed.
@@ -68,21 +92,14 @@ func eachStore(t *testing.T, test func(*testing.T, tidemark.Backend)) {
 				if name == "postgres" && testing.Short() {
 					t.Skip("make quick leaves out what needs PostgreSQL")
 				}
-				b, err := open(t)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if sealed {
-					slot, err := seal.FileSlot("test", seal.NewKeyFile())
-					if err != nil {
-						t.Fatal(err)
-					}
-					if b, err = seal.Create(t.Context(), b, slot); err != nil {
-						t.Fatal(err)
-					}
-				}
-				t.Cleanup(func() { b.Close() })
-				test(t, b)
+				test(t, made(t, open, sealed))
+			})
+			if name == "postgres" || name == "without an index" {
+				continue
+			}
+			t.Run(title+", an index of its own", func(t *testing.T) {
+				b := made(t, open, sealed)
+				test(t, ownIndex{b})
 			})
 		}
 	}
@@ -100,7 +117,11 @@ type world struct {
 
 func newWorld(t *testing.T, b tidemark.Backend, seed uint64) *world {
 	t.Logf("seed %d", seed)
-	return &world{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), backend: b, store: store.New(b, &store.Options{Words: search.EntryWords}), who: store.Self("test")}
+	o := &store.Options{Words: search.EntryWords}
+	if _, own := b.(ownIndex); own {
+		o.Places = search.EachWord
+	}
+	return &world{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), backend: b, store: store.New(b, o), who: store.Self("test")}
 }
 
 func (w *world) must(err error) {
