@@ -141,7 +141,7 @@ func (r *run) mentioned(ctx context.Context, p *place) error {
 		if err != nil {
 			return err
 		}
-		a, b, err := mention(w)
+		a, b, err := mention(w, files-1)
 		if err == nil {
 			err = w.leave()
 		}
@@ -159,8 +159,9 @@ func (r *run) mentioned(ctx context.Context, p *place) error {
 	return nil
 }
 
-// mention types an @ and then letters of a file, and leaves the line empty.
-func mention(w *window) (first, further float64, err error) {
+// mention types an @ and then the number of a file that is not among the first
+// offered, and leaves the line empty.
+func mention(w *window, number int) (first, further float64, err error) {
 	if err := errors.Join(w.until(newSaid), w.until(prompt)); err != nil {
 		return 0, 0, err
 	}
@@ -176,7 +177,7 @@ func mention(w *window) (first, further float64, err error) {
 	if first, err = press("@", "@room"); err != nil {
 		return 0, 0, err
 	}
-	if further, err = press("_7_", "window_7_"); err != nil {
+	if further, err = press(fmt.Sprintf("_%d_", number), fmt.Sprintf("window_%d_", number)); err != nil {
 		return 0, 0, err
 	}
 	_, err = io.WriteString(w.screen, clearLine)
