@@ -2,7 +2,8 @@ package chat
 
 import (
 	"context"
-	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,9 +55,8 @@ type StartRequest struct {
 }
 
 // maxPart bounds a file of the project whose content belongs to what is
-// approved. About a longer one somebody is
-// asked each time.
-const maxPart = 256 << 20
+// approved. A longer one is named by its size.
+const maxPart = 8 << 20
 
 // PartsOf returns the hashes of those files of a project that words name, by
 // their paths in it: StartRequest.Parts.
@@ -74,13 +74,13 @@ func PartsOf(root string, words []string) map[string]string {
 		if name = filepath.ToSlash(filepath.Clean(name)); word == "" || !fs.ValidPath(name) {
 			continue
 		}
-		sum, err := project.Sum(root, name, maxPart)
+		b, err := project.ReadFile(root, name, maxPart)
 		switch {
 		case err == nil:
-			parts[name] = sum
+			sum := sha256.Sum256(b)
+			parts[name] = hex.EncodeToString(sum[:])
 		case errors.Is(err, project.ErrLong):
-			// What cannot be told apart is approved for no second time.
-			parts[name] = fmt.Sprintf("longer than %d bytes, now %s", maxPart, rand.Text())
+			parts[name] = fmt.Sprintf("longer than %d bytes", maxPart)
 		}
 	}
 	return parts
