@@ -146,6 +146,13 @@ load: build deps ## followers and writers over HTTP while servers and connection
 bench: build ## measure beside the physical limit and beside peers, as ratios
 	bash scripts/bench.sh
 
+# Who answers, such as '-provider anthropic -model NAME', and '-json' or '-only go'.
+TASKS ?=
+
+.PHONY: tasks
+tasks: build ## have the agent solve thirty small tasks: by a script, or by a real model (TASKS='-provider …', with its key in the environment)
+	$(GO) run ./workshop/tasks -bin bin/tidemark$$($(GO) env GOEXE) $(TASKS)
+
 # What make evidence is told besides, such as -short, '-share 0.1' or '-only crash'.
 EVIDENCE ?=
 

@@ -8,10 +8,11 @@ import (
 // The kinds of entries that other tools have, too, and that searching and
 // showing treat differently from what was said.
 const (
-	KindContext    = "context"    // what a tool told the model in addition to what the person said
-	KindCompaction = "compaction" // a summary that stands for what was before when the model is asked
-	KindCommand    = "command"    // a command that a person gave to the tool or to the shell
-	KindError      = "error"      // an error on the way to the model
+	KindContext     = "context"     // what a tool told the model in addition to what the person said
+	KindInterrupted = "interrupted" // a turn that ended early
+	KindCompaction  = "compaction"  // a summary that stands for what was before when the model is asked
+	KindCommand     = "command"     // a command that a person gave to the tool or to the shell
+	KindError       = "error"       // an error on the way to the model
 )
 
 // Context reports whether e is something a tool told the model and no person

@@ -51,6 +51,7 @@ type Entry struct {
 	Usage  *Usage          `json:"usage,omitempty"`
 	Key    string          `json:"key,omitempty"`   // makes the append idempotent
 	Extra  json.RawMessage `json:"extra,omitempty"` // what other tools keep with it
+	Draft  bool            `json:"draft,omitempty"` // it may still change, because another tool is writing it; it is not in the log yet
 }
 
 // Block is a part of an entry.

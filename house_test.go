@@ -61,6 +61,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"fleet/due", "fleet", "a schedule is due by the words of the fleet"},
 	{"fleet/file", "fleet/due", "a cron expression in a file is checked by what reads it later"},
 	{"fleet/file", "redact", "what looks like a secret does not belong into a file"},
+	{"fleet/file", "model", "an agent of a file names one of the providers that there are"},
 	{"fleet/file", "convert/herdctl", "a configuration of herdctl becomes a file"},
 	{"runner", "agent", "the built-in agent is a conversation"},
 	{"transfer", "open", "what is brought in or out lies in a store that somebody opens"},

@@ -23,6 +23,7 @@ type Session struct {
 	Pinned    bool            `json:"pinned,omitempty"`   // retention leaves it alone
 	OnHold    bool            `json:"on_hold,omitempty"`  // nobody may remove it
 	Redacted  int64           `json:"redacted,omitempty"` // redaction marks in its notes
+	Charged   int64           `json:"charged,omitempty"`  // notes of costs that became known after their entries were kept
 	Extra     json.RawMessage `json:"extra,omitempty"`
 }
 

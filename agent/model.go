@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,7 +32,7 @@ type Model struct {
 
 // provider describes a provider of models.
 type provider struct {
-	name, model string   // its name, and its default model
+	name, model string   // its name, and its default model; "": somebody has to name one
 	base        string   // its default address
 	baseVars    []string // variables that set the address
 	keyVars     []string // variables with a key, of which errors name the first
@@ -39,30 +40,33 @@ type provider struct {
 }
 
 func providers() []provider {
+	speaking := func(name string, kind openai.Kind) func(base, key string) chat.Model {
+		return func(base, key string) chat.Model {
+			return openai.New(openai.Options{BaseURL: base, Key: key, Name: name, Kind: kind, Responses: name == openai.ResponsesProvider})
+		}
+	}
+	const openAI = "https://api.openai.com/v1"
 	return []provider{
 		{name: "anthropic", model: "claude-sonnet-5-5", base: "https://api.anthropic.com", baseVars: []string{"ANTHROPIC_BASE_URL"}, keyVars: []string{"ANTHROPIC_API_KEY"},
 			client: func(base, key string) chat.Model { return anthropic.New(anthropic.Options{BaseURL: base, Key: key}) }},
-		{name: "openai", model: "gpt-5.1", base: "https://api.openai.com/v1", baseVars: []string{"OPENAI_BASE_URL"}, keyVars: []string{"OPENAI_API_KEY"},
-			client: func(base, key string) chat.Model { return openai.New(openai.Options{BaseURL: base, Key: key}) }},
-		{name: "ollama", model: "llama3.2", base: "http://127.0.0.1:11434/v1", baseVars: []string{"OLLAMA_HOST"},
-			client: func(base, key string) chat.Model {
-				return openai.New(openai.Options{BaseURL: base, Key: key, Name: "ollama"})
-			}},
-		{name: "demo", model: "demo",
-			client: func(_, _ string) chat.Model { return demo.New(demo.Options{}) }},
+		{name: "openai", model: "gpt-5.1", base: openAI, baseVars: []string{"OPENAI_BASE_URL"}, keyVars: []string{"OPENAI_API_KEY"}, client: speaking("openai", "")},
+		{name: openai.ResponsesProvider, model: "gpt-5.1", base: openAI, baseVars: []string{"OPENAI_BASE_URL"}, keyVars: []string{"OPENAI_API_KEY"},
+			client: speaking(openai.ResponsesProvider, "")},
+		{name: "ollama", model: "llama3.2", base: "http://127.0.0.1:11434/v1", baseVars: []string{"OLLAMA_HOST"}, client: speaking("ollama", openai.Ollama)},
+		// llama.cpp has one model, whatever it is called.
+		{name: "llamacpp", model: "default", base: "http://127.0.0.1:8080/v1", client: speaking("llamacpp", openai.LlamaCpp)},
+		{name: "vllm", base: "http://127.0.0.1:8000/v1", keyVars: []string{"VLLM_API_KEY"}, client: speaking("vllm", openai.VLLM)},
+		{name: "openrouter", model: "openrouter/auto", base: "https://openrouter.ai/api/v1", keyVars: []string{"OPENROUTER_API_KEY"}, client: speaking("openrouter", openai.OpenRouter)},
+		{name: demo.Provider, model: "demo", client: func(_, _ string) chat.Model { return demo.New(demo.Options{}) }},
 	}
 }
 
 // CheckProvider returns ErrInvalid for an unknown provider.
 func CheckProvider(name string) error {
-	var names []string
-	for _, p := range providers() {
-		if p.name == name {
-			return nil
-		}
-		names = append(names, p.name)
+	if slices.Contains(model.Providers, name) {
+		return nil
 	}
-	return tidemark.Invalidf("provider %q: want one of %s", name, strings.Join(names, ", "))
+	return tidemark.Invalidf("provider %q: want one of %s", name, strings.Join(model.Providers, ", "))
 }
 
 // provider returns the chosen provider: by name, or else the first for which
@@ -76,7 +80,7 @@ func (s *Setup) provider(name string) (provider, error) {
 	if name != "" {
 		return provider{}, CheckProvider(name)
 	}
-	return provider{}, hint.With(tidemark.Invalidf("no model to talk to: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name one with --provider"), demoHint)
+	return provider{}, hint.With(tidemark.Invalidf("no model to talk to: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY, or name one with --provider"), demoHint)
 }
 
 const demoHint = "try it without a key or a network: tidemark chat --provider demo"
@@ -115,7 +119,9 @@ func (s *Setup) Choose(said, last Choice) (Model, error) {
 	if m.Name == "" && s.Default.Provider == p.name {
 		m.Name = s.Default.Model
 	}
-	m.Name = cmp.Or(m.Name, p.model)
+	if m.Name = cmp.Or(m.Name, p.model); m.Name == "" {
+		return m, hint.With(tidemark.Invalidf("%s wants the name of a model", p.name), "tidemark models --provider %s lists what it has; --model NAME chooses", p.name)
+	}
 	m.Client = p.client(base, key)
 	return m, nil
 }
@@ -138,11 +144,56 @@ func (s *Setup) Another(provider, baseURL, name string) (Model, error) {
 // those with a key.
 func (s *Setup) Models() (names []string) {
 	for _, p := range providers() {
-		if s.first(p.keyVars) != "" {
+		if s.first(p.keyVars) != "" && p.model != "" {
 			names = append(names, p.name+"/"+p.model)
 		}
 	}
 	return names
+}
+
+// Offer is a model that an endpoint has.
+type Offer struct {
+	Name   string `json:"name"`
+	Window int    `json:"window"` // tokens that it can be sent, its answer included
+	// From is who says so: endpoint, table (of families of models), or default
+	// where nobody knows.
+	From string `json:"window_from"`
+}
+
+// Who says how many tokens a model takes.
+const (
+	FromEndpoint = "endpoint"
+	FromTable    = "table"
+	FromDefault  = "default"
+)
+
+// Offers asks the chosen provider's endpoint which models it has, by name. The
+// errors are those of Choose and of package model.
+func (s *Setup) Offers(ctx context.Context, said Choice) (provider string, all []Offer, err error) {
+	said.Model = cmp.Or(said.Model, "any")
+	m, err := s.Choose(said, Choice{})
+	if err != nil {
+		return "", nil, err
+	}
+	listed := []model.Listed{{Name: demo.Provider}}
+	if asked, ok := m.Client.(model.Lister); ok {
+		if listed, err = asked.Models(ctx); err != nil {
+			return m.Provider, nil, err
+		}
+	}
+	all = []Offer{}
+	for _, l := range listed {
+		o := Offer{Name: l.Name, Window: l.Window, From: FromEndpoint}
+		if o.Window == 0 {
+			o.Window, o.From = model.Window(m.Provider, l.Name), FromTable
+			if o.Window == model.DefaultWindow {
+				o.From = FromDefault
+			}
+		}
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b Offer) int { return strings.Compare(a.Name, b.Name) })
+	return m.Provider, all, nil
 }
 
 // first is the value of the first of these variables that is set.

@@ -254,13 +254,17 @@ type Chat struct {
 	session tidemark.Session
 	state   store.Checkpoint // what is in force
 	// proposed is what the session asks for and does not have.
-	proposed    []claim
-	changed     bool // state was changed before the session existed
-	warned      bool // that state cannot be kept was reported
-	workers     map[string]*worker
-	permission  Permission
-	extensions  Extensions
-	thinking    int
+	proposed   []claim
+	changed    bool // state was changed before the session existed
+	warned     bool // that state cannot be kept was reported
+	workers    map[string]*worker
+	permission Permission
+	extensions Extensions
+	thinking   int
+	// window is what the server told about the model that answers, 0 before; told
+	// means that it is not asked again.
+	window      int
+	windowTold  bool
 	steered     []string // what the user said since the session was opened
 	stopRenewal func()   // stops renewing the lease, and waits until that has ended
 }
@@ -436,6 +440,7 @@ func (c *Chat) SetModel(m Model, provider, name string, remote bool) error {
 		return tidemark.Errorf(tidemark.ErrLocalOnly, "this session is local-only, and the model %s is not on this machine", name)
 	}
 	c.answers = answerer{m, provider, name}
+	c.window, c.windowTold = 0, false
 	return nil
 }
 

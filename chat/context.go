@@ -1,9 +1,10 @@
 package chat
 
 import (
+	"slices"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/compact"
-	"github.com/tidemark-sessions/tidemark/model"
 )
 
 // ContextPart is a part of what the model is sent.
@@ -38,13 +39,25 @@ func (c *Chat) Context() []ContextPart {
 	return parts
 }
 
+// LastUsage is what the newest answer in the context used, nil when it did not
+// say. It waits for the end of a turn.
+func (c *Chat) LastUsage() *tidemark.Usage {
+	c.main.turning.Lock()
+	defer c.main.turning.Unlock()
+	for _, e := range slices.Backward(c.main.context) {
+		if e.Role == tidemark.Assistant {
+			return e.Usage
+		}
+	}
+	return nil
+}
+
 // CompactAbove is how many tokens a request may have before it is made shorter.
 func (c *Chat) CompactAbove() int {
 	if n := c.o.Compact.MaxTokens; n > 0 {
 		return n
 	}
-	who := c.answering()
-	return model.Window(who.provider, who.name) / 4 * 3
+	return c.Window() / 4 * 3
 }
 
 // Thinking is how many tokens the model may spend on thinking.

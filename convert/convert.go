@@ -54,6 +54,10 @@ type Tool struct {
 	// that could not be imported, and more may follow; any other error ends it.
 	Import func(ctx context.Context, p Source) iter.Seq2[*Session, error]
 
+	// Grows says that the tool only appends to its files. A session of it that is
+	// imported in steps ends as if it were imported at once.
+	Grows bool
+
 	// Files lists the files that the sessions at the Source are made of, as they
 	// are found without opening them. An import of a folder whose files are all as
 	// they were reads none of them. Nil: a Source is always read.
@@ -214,12 +218,12 @@ type Fork struct {
 }
 
 // Entry is one entry in transit. Seq and Position of the embedded one are not
-// used; the importer derives Key from ID.
+// used; the importer derives Key from ID. Once one entry is a Draft, so are all
+// that follow it.
 type Entry struct {
 	tidemark.Entry
 	ID     string // unique in the session or worker, and the same at every import
 	Parent string // the ID of the entry that it follows; "": the one before; Root: none
-	Draft  bool   // it may still change when the Source grows, as may all after it
 }
 
 // Root, as the Parent of an Entry, makes it a root of its own.

@@ -9,15 +9,15 @@ import (
 // The kinds of entries that converters make besides messages, so that all of
 // them use the same words.
 const (
-	KindContext       = tidemark.KindContext    // what the tool added to a prompt
-	KindCompaction    = tidemark.KindCompaction // a summary that replaces what was before
-	KindInterrupted   = "interrupted"           // a turn that ended early
-	KindError         = tidemark.KindError      // an error on the way to the model
-	KindNotice        = "notice"                // a message of the tool to the person
-	KindCommand       = tidemark.KindCommand    // a command that a person gave to the tool or to the shell
-	KindCommandOutput = "command_output"        // the output of the command
-	KindEvent         = "event"                 // something that happened in the tool
-	KindOther         = "other"                 // anything whose name cannot be a kind
+	KindContext       = tidemark.KindContext     // what the tool added to a prompt
+	KindCompaction    = tidemark.KindCompaction  // a summary that replaces what was before
+	KindInterrupted   = tidemark.KindInterrupted // a turn that ended early
+	KindError         = tidemark.KindError       // an error on the way to the model
+	KindNotice        = "notice"                 // a message of the tool to the person
+	KindCommand       = tidemark.KindCommand     // a command that a person gave to the tool or to the shell
+	KindCommandOutput = "command_output"         // the output of the command
+	KindEvent         = "event"                  // something that happened in the tool
+	KindOther         = "other"                  // anything whose name cannot be a kind
 )
 
 // IsKind reports whether a tool's word can be the kind of an entry: short, in

@@ -31,6 +31,20 @@ type Request struct {
 	Thinking  int // tokens that may be spent on thinking, 0: none
 }
 
+// Effort returns the word of providers for a number of tokens of thinking. It is
+// empty when none is wanted: a model that does not think refuses the field.
+func Effort(tokens int) string {
+	switch {
+	case tokens <= 0:
+		return ""
+	case tokens <= 4096:
+		return "low"
+	case tokens <= 16384:
+		return "medium"
+	}
+	return "high"
+}
+
 // Tool is a tool that the model may call.
 type Tool struct {
 	Name        string          `json:"name"`

@@ -1,6 +1,9 @@
 package model
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // DefaultWindow is the context window, in tokens, of an unknown model, and of
 // one on the user's own machine, where memory sets the limit and servers
@@ -35,11 +38,19 @@ var windows = []struct {
 	{"llama-4", 128_000}, {"llama-3.3", 128_000}, {"llama-3.2", 128_000}, {"llama-3.1", 128_000}, {"llama-3", 8_000},
 }
 
-// Window returns how many tokens a model can be sent, its answer included.
+// Window returns how many tokens a model can be sent, its answer included, as
+// far as that is known without asking the server.
 func Window(provider, name string) int {
-	if provider == "ollama" {
+	switch provider {
+	case "ollama", "llamacpp", "vllm":
 		return DefaultWindow // its configuration counts, not what the model could accept
 	}
+	return cmp.Or(TableWindow(name), DefaultWindow)
+}
+
+// TableWindow returns how many tokens a model can be sent by the table of
+// families, 0 when it is not known.
+func TableWindow(name string) int {
 	name = strings.ToLower(name)
 	// A router puts the vendor in front: anthropic/claude-sonnet-5.
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
@@ -53,5 +64,5 @@ func Window(provider, name string) int {
 			return w.tokens
 		}
 	}
-	return DefaultWindow
+	return 0
 }

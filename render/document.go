@@ -153,6 +153,14 @@ func (s *Words) who(e *tidemark.Entry) string {
 	return e.Kind
 }
 
+// draft says that an entry may still change.
+func (s *Words) draft(e *tidemark.Entry) string {
+	if !e.Draft {
+		return ""
+	}
+	return s.Draft
+}
+
 // cost says how many tokens an answer took.
 func (s *Words) cost(u *tidemark.Usage) string {
 	if u == nil || u.InputTokens == 0 && u.OutputTokens == 0 {

@@ -110,6 +110,9 @@ func (p *page) head(e tidemark.Entry) {
 	if e.Model != "" {
 		rest = append(rest, CleanLine(e.Model))
 	}
+	if e.Draft {
+		rest = append(rest, "draft")
+	}
 	p.WriteString(p.style(dim, fmt.Sprintf("#%d", e.Seq)))
 	p.WriteString(" " + p.style(color, CleanLine(who)))
 	for _, s := range rest {

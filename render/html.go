@@ -246,7 +246,7 @@ func (h *htmlPage) entry(e tidemark.Entry) {
 	if !e.At.IsZero() {
 		h.say(` <time datetime="`, e.At.UTC().Format(time.RFC3339), `">`, clock(e.At), "</time>")
 	}
-	for _, s := range []string{e.Model, h.s.cost(e.Usage)} {
+	for _, s := range []string{e.Model, h.s.cost(e.Usage), h.s.draft(&e)} {
 		if s != "" {
 			h.mix(` <span class="fact"><bdi>`, s, "</bdi></span>")
 		}

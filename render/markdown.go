@@ -110,7 +110,7 @@ func (m *mdPage) entry(e tidemark.Entry) {
 		return
 	}
 	m.say(m.level, strconv.FormatInt(e.Seq, 10), " · ", mdLine(m.s.who(&e)))
-	for _, s := range []string{clock(e.At), e.Model, m.s.cost(e.Usage)} {
+	for _, s := range []string{clock(e.At), e.Model, m.s.cost(e.Usage), m.s.draft(&e)} {
 		if s != "" {
 			m.say(" · ", mdLine(s))
 		}

@@ -15,7 +15,7 @@ type Words struct {
 	// The entries.
 	Skip, Conversation, Context                     string
 	System, User, Assistant, Tool                   string
-	Branch, BranchFrom, Gap, GapText                string
+	Branch, BranchFrom, Gap, GapText, Draft         string
 	Damaged, DamagedText                            string
 	TokensIn, TokensOut, Permalink                  string
 	Nothing, Footer                                 string
@@ -36,7 +36,7 @@ var English = Words{
 
 	Skip: "Skip to the conversation", Conversation: "Conversation", Context: "Context",
 	System: "System", User: "User", Assistant: "Assistant", Tool: "Tool",
-	Branch: "Branch", BranchFrom: "goes on from", Gap: "Gap", GapText: "An entry of another branch stood here.",
+	Branch: "Branch", BranchFrom: "goes on from", Gap: "Gap", GapText: "An entry of another branch stood here.", Draft: "draft",
 	Damaged: "Damaged entry", DamagedText: "This entry is damaged and cannot be shown:",
 	TokensIn: "tokens in", TokensOut: "out", Permalink: "Link to entry",
 	Nothing: "(nothing)", Footer: "Exported by Tidemark",

@@ -100,11 +100,10 @@ func MarkFork(title string) string {
 // 0. It is never a branch marker.
 func (v *View) forkPoint(ctx context.Context, seq int64) (tidemark.Line, error) {
 	if seq == 0 {
-		head, err := v.head(ctx)
-		if err != nil {
-			return head, err
+		var err error
+		if seq, err = v.finalHead(ctx); err != nil {
+			return tidemark.Line{}, err
 		}
-		seq = head.Seq
 	}
 	l, err := v.resolveMarker(ctx, seq)
 	if err == nil && l.Seq == 0 {

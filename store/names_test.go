@@ -93,12 +93,15 @@ func TestTheOriginOfASessionIsReplaced(t *testing.T) {
 	s := open(t)
 	w := s.Create(tidemark.Session{Title: "old"}, who("test"))
 	add(t, w, user("1"))
-	if err := s.SetOrigin(t.Context(), w.ID(), "codex", nil); err != nil {
+	if err := s.SetOrigin(t.Context(), w.ID(), tidemark.Session{Title: "new", Tool: "codex", Model: "m"}); err != nil {
 		t.Fatal(err)
 	}
 	i, err := s.Session(t.Context(), w.ID())
-	if err != nil || i.Tool != "codex" {
-		t.Errorf("it came from %q, %v", i.Tool, err)
+	if err != nil || i.Tool != "codex" || i.Title != "new" || i.Model != "m" {
+		t.Errorf("it came from %q as %q with %q, %v", i.Tool, i.Title, i.Model, err)
+	}
+	if found, err := s.Resolve(t.Context(), "new", ""); err != nil || found.ID != w.ID() {
+		t.Errorf("by its new title: %s, %v", found.ID, err)
 	}
 	healthy(t, s)
 }

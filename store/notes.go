@@ -24,6 +24,7 @@ const (
 	notePin   = "pin"
 	noteHold  = "hold"
 	noteMask  = "redact"
+	noteCost  = "cost"
 )
 
 // Note is one line of a session's notes.
@@ -34,6 +35,8 @@ type Note struct {
 	Text    string   `json:"text,omitempty"`
 	Remove  bool     `json:"remove,omitempty"`
 	Secrets []Secret `json:"secrets,omitempty"`
+
+	Costs map[int64]float64 `json:"costs,omitempty"` // in USD, by the seq of the entry
 }
 
 // Notes yields the notes of the session, oldest first.
@@ -149,6 +152,35 @@ func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string)
 		}
 		return s.addNote(ctx, b, id, Note{Kind: noteTitle, Text: title})
 	})
+}
+
+// RenameToSource gives a session the title that its source has, and has it follow
+// its source again: Renamed is false from then on. It needs no lease.
+func (s *Store) RenameToSource(ctx context.Context, id tidemark.SessionID, title string) error {
+	title, err := s.vault.RedactText(ctx, string(id), title)
+	if err != nil {
+		return err
+	}
+	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		if err := s.retitle(ctx, i, b, title); err != nil {
+			return err
+		}
+		return s.addNote(ctx, b, id, Note{Kind: noteTitle, Text: title, Remove: true})
+	})
+}
+
+// Renamed reports whether somebody gave the session its title here, so that it is
+// not its source's.
+func (v *View) Renamed(ctx context.Context) (renamed bool, err error) {
+	for n, err := range v.Notes(ctx) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return false, err
+		}
+		if err == nil && n.Kind == noteTitle {
+			renamed = !n.Remove
+		}
+	}
+	return renamed, nil
 }
 
 // retitle sets the title, and replaces the name by which references find the

@@ -194,6 +194,9 @@ func TestEveryMaskCanBeRevealed(t *testing.T) {
 			_, err := begun(t, s).AppendTo(t.Context(), "w", user("it is "+secret))
 			return err
 		},
+		"draft": func(t *testing.T, s *store.Store) error {
+			return begun(t, s).KeepDraft(t.Context(), "", assistant("it is "+secret))
+		},
 		"checkpoint": func(t *testing.T, s *store.Store) error {
 			return begun(t, s).SaveCheckpoint(t.Context(), store.Checkpoint{CoreMemory: map[string]string{"human": secret}, Extra: quoted})
 		},
@@ -211,7 +214,7 @@ func TestEveryMaskCanBeRevealed(t *testing.T) {
 		},
 		"extra": func(t *testing.T, s *store.Store) error { return s.SetExtra(t.Context(), begun(t, s).ID(), quoted) },
 		"origin": func(t *testing.T, s *store.Store) error {
-			return s.SetOrigin(t.Context(), begun(t, s).ID(), "tool", quoted)
+			return s.SetOrigin(t.Context(), begun(t, s).ID(), tidemark.Session{Tool: "tool", Title: "the " + secret, Extra: quoted})
 		},
 		"label": func(t *testing.T, s *store.Store) error { return s.Label(t.Context(), begun(t, s).ID(), 1, secret) },
 		"title": func(t *testing.T, s *store.Store) error { return s.Rename(t.Context(), begun(t, s).ID(), secret) },
@@ -286,8 +289,8 @@ func begun(t *testing.T, s *store.Store) *store.Writer {
 // text is planted above, or why it has none.
 func TestEveryKindOfRecordIsKnownToTheVault(t *testing.T) {
 	places := map[string]string{
-		"session": "session", "notes": "label, title, tag", "name": "label, title", "past": "copies of entries", "worker": "worker", "checkpoint": "checkpoint",
-		"file": "file, snapshot", "snapshot": "an entry: snapshot", "memory": "memory", "item": "item", "agent": "agent", "schedule": "schedule", "review": "review", "job": "job", "fork": "ids alone",
+		"session": "session", "notes": "label, title, tag", "name": "label, title", "past": "copies of entries", "worker": "worker", "checkpoint": "checkpoint", "draft": "draft",
+		"file": "file, snapshot", "memory": "memory", "item": "item", "agent": "agent", "schedule": "schedule", "review": "review", "job": "job", "fork": "ids alone",
 		"lease": "holder alone", "pulse": "a time", "ask": "holder alone", "wake": "a time, and a MAC", "plain": "a mark", "secret": "the vault itself", "project": "a path", "source": "a path", "unit": "names and ids of files",
 		"fleet": "names and limits", "daemon": "names", "lane": "ids", "slots": "ids", "request": "an answer of the server: ids and what is masked already",
 		"tenant": "the operator's: masked for good", "issuer": "the operator's", "user": "the operator's: masked for good", "workspace": "the operator's",

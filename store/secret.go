@@ -129,28 +129,36 @@ func (v *View) Unmasked() *View {
 	return &open
 }
 
-// marks are the secrets that were marked in a session, by the seq of the entry.
-// Their byte offsets refer to the text as it was written, so the order in which
-// they are applied does not matter.
+// marks are what the notes of a session say about its entries, by the seq of the
+// entry: the secrets that were marked, and costs that became known later. The byte
+// offsets of secrets refer to the text as it was written, so the order in which
+// they are applied does not matter; of several costs of an entry the last counts.
 type marks struct {
 	bySeq map[int64][]Secret
 	lost  bool // a mark could not be read
+	costs map[int64]float64
 }
 
 // marksOf reads the marks of a session, or of one of its workers.
 func (s *Store) marksOf(ctx context.Context, i Info, worker string) (marks, error) {
 	var m marks
-	if i.Redacted == 0 {
+	if i.Redacted == 0 && i.Charged == 0 {
 		return m, nil
 	}
-	m.bySeq = make(map[int64][]Secret)
+	m.bySeq, m.costs = make(map[int64][]Secret), make(map[int64]float64)
 	v := &View{s: s, Info: i}
 	found := int64(0)
 	for n, err := range v.Notes(ctx) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return m, err
 		}
-		if err != nil || n.Kind != noteMask {
+		if err != nil {
+			continue
+		}
+		if n.Kind == noteCost && n.Worker == worker {
+			maps.Copy(m.costs, n.Costs)
+		}
+		if n.Kind != noteMask {
 			continue
 		}
 		found++
@@ -174,6 +182,11 @@ func (m marks) with(more marks) marks {
 		m.bySeq = all
 	}
 	m.lost = m.lost || more.lost
+	if len(more.costs) > 0 {
+		all := maps.Clone(more.costs)
+		maps.Copy(all, m.costs)
+		m.costs = all
+	}
 	return m
 }
 

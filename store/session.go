@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -264,14 +266,27 @@ func (s *Store) record(sess tidemark.Session, state string, version int64) (tide
 	return r, err
 }
 
-// SetOrigin replaces the tool that a session came from, and the Extra that the
-// tool keeps with it. It needs no lease.
-func (s *Store) SetOrigin(ctx context.Context, id tidemark.SessionID, tool string, extra json.RawMessage) error {
-	if err := s.vault.Keep(ctx, string(id), s.vault.Redact(string(id), nil, &extra)); err != nil {
+// SetOrigin replaces what the tool that a session came from says about it: Tool,
+// Extra, Title, Agent, Model, Mode, Project and CreatedAt are those of from. It
+// needs no lease.
+func (s *Store) SetOrigin(ctx context.Context, id tidemark.SessionID, from tidemark.Session) error {
+	kept := s.vault.ValuesIn(from.Title, from.Agent, from.Model)
+	extra := slices.Clone(from.Extra)
+	maps.Copy(kept, s.vault.Redact(string(id), nil, &extra))
+	if err := s.vault.Keep(ctx, string(id), kept); err != nil {
 		return err
 	}
+	if s.vault.Redaction().Masks() {
+		from = s.MaskSession(from)
+	}
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
-		i.Tool, i.Extra = tool, extra
+		i.Tool, i.Extra, i.Agent, i.Model, i.Mode, i.Project = from.Tool, from.Extra, from.Agent, from.Model, from.Mode, from.Project
+		i.CreatedAt = records.Keepable(from.CreatedAt)
+		if i.Title != from.Title {
+			if err := s.retitle(ctx, i, b, from.Title); err != nil {
+				return err
+			}
+		}
 		return s.addMissingBeginnings(ctx, b, i.Session)
 	})
 }

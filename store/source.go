@@ -123,6 +123,23 @@ func (s *Store) KeepUnits(ctx context.Context, units ...SourceUnit) error {
 	return err
 }
 
+// ForgetUnits removes units whose files are gone, each at its Version.
+func (s *Store) ForgetUnits(ctx context.Context, units ...SourceUnit) error {
+	var b tidemark.Batch
+	for _, u := range units {
+		r, err := s.unitRecord(u)
+		if err != nil {
+			return err
+		}
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: u.Version})
+	}
+	if len(b.Deletes) == 0 {
+		return nil
+	}
+	_, err := s.k.Commit(ctx, b)
+	return err
+}
+
 // KeepSource keeps that everything in a Source was imported.
 func (s *Store) KeepSource(ctx context.Context, state SourceState) error {
 	return records.Retry(ctx, func() error {

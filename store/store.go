@@ -40,6 +40,7 @@ const (
 	kindProject    = "project"    // record: HASH, the paths at which a project was seen
 	kindMemory     = "memory"     // record: something learned in a project
 	kindSource     = "source"     // record: HASH, a folder of another tool
+	kindDraft      = "draft"      // record: SESSION or SESSION.WORKER, what may still change of its log
 	kindUnit       = "unit"       // record: HASH.HASH, files in one that are imported together
 )
 

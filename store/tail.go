@@ -15,9 +15,16 @@ type tail struct {
 	log    tidemark.Key
 	offset int64         // an entry's seq is its line's plus this
 	newest tidemark.Line // with the entry's Seq; only Seq, Kind and Position are set
+
+	named   bool  // the record of a worker exists, with or without lines
+	settled bool  // there is no draft of it, or it was looked at
+	draft   int64 // the version of the draft that the next append replaces, 0: none
 }
 
 func newTail(log tidemark.Key, offset int64) *tail { return &tail{log: log, offset: offset} }
+
+// length is the number of lines in the log.
+func (t *tail) length() int64 { return t.newest.Seq - t.offset }
 
 // load reads the last line of the log.
 func (t *tail) load(ctx context.Context, s *Store) error {

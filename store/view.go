@@ -21,7 +21,10 @@ type View struct {
 	Info
 	s        *Store
 	worker   string
-	unmasked bool // ignore the marks: show entries as they were written
+	unmasked bool        // ignore the marks: show entries as they were written
+	draft    *draftLines // shown at the end of the log; nil: none
+
+	showsDraft bool // Follow yields drafts
 }
 
 // View returns a View of a session, which may be in the trash: ErrNotFound.
@@ -107,7 +110,7 @@ type segment struct {
 	log    tidemark.Key
 	offset int64 // an entry's seq is its line's plus this
 	last   int64 // the last of the session's seqs in this log, 0: no end
-	marks  marks // the secrets that were marked in it
+	marks  marks // what its notes say about its entries
 }
 
 // trail returns the logs that hold the session's entries, oldest first. A fork
@@ -195,7 +198,7 @@ func (v *View) backwards(ctx context.Context, seg segment, seq int64, n int) ite
 		span.To = seq - seg.offset
 	}
 	return func(yield func(tidemark.Line, error) bool) {
-		for l, err := range v.s.backend.Lines(ctx, seg.log, span) {
+		for l, err := range v.lines(ctx, seg.log, span) {
 			l.Seq += seg.offset
 			if !yield(l, err) {
 				return
@@ -213,7 +216,7 @@ func (v *View) head(ctx context.Context) (tidemark.Line, error) {
 		return tidemark.Line{}, err
 	}
 	own := segments[len(segments)-1]
-	for l, err := range v.s.backend.Lines(ctx, own.log, tidemark.Span{Newest: 1}) {
+	for l, err := range v.lines(ctx, own.log, tidemark.Span{Newest: 1}) {
 		l.Seq += own.offset
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			return tidemark.Line{Seq: l.Seq}, nil
@@ -241,7 +244,7 @@ func (v *View) Head(ctx context.Context) (int64, error) {
 func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemark.Line, error) {
 	seg := segmentAt(segments, seq)
 	n := seq - seg.offset
-	for l, err := range v.s.backend.Lines(ctx, seg.log, tidemark.Span{From: n, To: n}) {
+	for l, err := range v.lines(ctx, seg.log, tidemark.Span{From: n, To: n}) {
 		l.Seq += seg.offset
 		return l, err
 	}
@@ -258,7 +261,7 @@ func (v *View) entries(ctx context.Context, segments []segment, from, to int64) 
 			if seg.last != 0 {
 				last = min(to, seg.last)
 			}
-			for l, err := range v.s.backend.Lines(ctx, seg.log, tidemark.Span{From: from - seg.offset, To: last - seg.offset}) {
+			for l, err := range v.lines(ctx, seg.log, tidemark.Span{From: from - seg.offset, To: last - seg.offset}) {
 				l.Seq += seg.offset
 				e, err := v.entryOf(seg, l, err)
 				if !yield(e, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -280,6 +283,11 @@ func (v *View) entryOf(seg segment, l tidemark.Line, err error) (tidemark.Entry,
 	if err != nil {
 		return e, &tidemark.Damage{Key: seg.log, Seq: l.Seq, What: err.Error()}
 	}
+	e.Draft = v.draft != nil && seg.log == v.log() && l.Seq-seg.offset > v.draft.after
+	if e.Draft {
+		return e, nil // notes are about entries that are kept
+	}
+	e = seg.marks.charge(e)
 	if !v.unmasked {
 		e = seg.marks.apply(v.s, e)
 	}

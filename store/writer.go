@@ -5,10 +5,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // Writer appends to one session while it holds the session's lease. Its methods
@@ -22,6 +22,8 @@ type Writer struct {
 	main    *tail
 	workers map[string]*tail
 	shared  *View // reads a fork's shared past
+
+	followsSource bool // see AttachSource
 }
 
 // writer returns the Writer of an existing session under a committed lease. Its
@@ -52,9 +54,28 @@ func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
 // Attach returns the Writer of a session: ErrNotFound when there is none or it
 // is in the trash, ErrHeld (a *HeldError) when somebody else writes to it. A
 // holder that is proven dead, or that was silent for longer than its lease, is
-// replaced, and anything that it still tries to append is refused.
+// replaced, and anything that it still tries to append is refused. What another
+// tool was writing is appended, as interrupted: who goes on with a session goes on
+// with all that was shown of it.
 func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (*Writer, error) {
-	return s.attach(ctx, id, who, "")
+	w, err := s.attach(ctx, id, who, "")
+	if err != nil || w.session.Tool == "" {
+		return w, err
+	}
+	if _, err := w.Append(ctx); err != nil {
+		return nil, errors.Join(err, w.Close(context.WithoutCancel(ctx)))
+	}
+	return w, nil
+}
+
+// AttachSource is Attach for an import of what another tool writes: the Writer
+// leaves the drafts of the session alone, and its KeepDraft replaces them.
+func (s *Store) AttachSource(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (*Writer, error) {
+	w, err := s.attach(ctx, id, who, "")
+	if err == nil {
+		w.followsSource = true
+	}
+	return w, err
 }
 
 // attach is Attach, for a process or, with a tokenHash, for a holder that is known
@@ -124,18 +145,28 @@ func (w *Writer) AppendTo(ctx context.Context, worker string, entries ...tidemar
 	}
 	w.held.Lock()
 	defer w.held.Unlock()
-	t := w.workers[worker]
-	if t == nil {
-		t = newTail(keyOf(kindWorker, w.id, worker), 0)
-		if err := t.load(ctx, w.s); err != nil {
-			return nil, err
-		}
-		if w.workers == nil {
-			w.workers = make(map[string]*tail)
-		}
-		w.workers[worker] = t
+	t, err := w.workerTail(ctx, worker)
+	if err != nil {
+		return nil, err
 	}
 	return w.append(ctx, t, entries)
+}
+
+// workerTail returns the end of the log of a worker.
+func (w *Writer) workerTail(ctx context.Context, worker string) (*tail, error) {
+	t := w.workers[worker]
+	if t != nil {
+		return t, nil
+	}
+	t = newTail(keyOf(kindWorker, w.id, worker), 0)
+	if err := t.load(ctx, w.s); err != nil {
+		return nil, err
+	}
+	if w.workers == nil {
+		w.workers = make(map[string]*tail)
+	}
+	w.workers[worker] = t
+	return t, nil
 }
 
 // CheckWorker returns ErrInvalid for a name that no worker can have. The name is
@@ -154,6 +185,10 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 	if w.held.Ended() {
 		return nil, tidemark.Conflictf("session %s: the writer is closed", w.id)
 	}
+	entries, settled, err := w.settle(ctx, t, entries)
+	if err != nil {
+		return nil, err
+	}
 	seqs := make([]int64, len(entries))
 	left := make([]int, len(entries)) // indexes of the entries that have no seq yet
 	for i := range entries {
@@ -161,7 +196,7 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 	}
 	for range records.Tries {
 		if len(left) == 0 {
-			return seqs, nil
+			return seqs[settled:], nil
 		}
 		todo := make([]tidemark.Entry, len(left))
 		for i, at := range left {
@@ -172,14 +207,18 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		if err != nil {
 			return nil, err
 		}
-		receipt, err := w.send(ctx, t, planned, now)
+		b := tidemark.Batch{At: now, Appends: []tidemark.Append{{Log: t.log, Lines: planned.lines}}}
+		if t.draft > 0 {
+			b.Deletes = []tidemark.Precondition{{Key: draftKey(t.log), Version: t.draft}}
+		}
+		receipt, err := w.send(ctx, t, b, planned.secrets)
 		switch {
 		case err == nil:
-			t.newest = planned.newest
+			t.newest, t.draft = planned.newest, 0
 			for i, at := range left {
 				seqs[at] = planned.lines[i].Seq + t.offset
 			}
-			return seqs, nil
+			return seqs[settled:], nil
 		case errors.Is(err, tidemark.ErrExists):
 			left = takeDuplicates(receipt, entries, left, seqs, t.offset)
 		case errors.Is(err, tidemark.ErrConflict):
@@ -221,10 +260,10 @@ func takeDuplicates(r tidemark.Receipt, entries []tidemark.Entry, left []int, se
 	return still
 }
 
-// send commits the planned lines, together with the creation of the session or
-// the worker where there is none, and with a renewal of the lease if one is due.
-func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tidemark.Receipt, error) {
-	b := tidemark.Batch{At: now, Appends: []tidemark.Append{{Log: t.log, Lines: p.lines}}}
+// send commits what was planned for a log, together with the creation of the
+// session or the worker where there is none, and with a renewal of the lease if
+// one is due.
+func (w *Writer) send(ctx context.Context, t *tail, b tidemark.Batch, secrets vault.Values) (tidemark.Receipt, error) {
 	attached, lease := w.held.IsTaken(), w.held.Lease()
 	renew := attached && w.held.IsOld()
 	var err error
@@ -236,7 +275,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
-	if t != w.main && t.newest.Seq == 0 {
+	if t != w.main && t.newest.Seq == 0 && !t.named {
 		r, err := records.Put(t.log, 0, struct{}{})
 		if err != nil {
 			return tidemark.Receipt{}, err
@@ -244,7 +283,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 		r.Group = string(w.id)
 		b.Puts = append(b.Puts, r)
 	}
-	if err := w.s.vault.Add(ctx, &b, string(w.id), p.secrets); err != nil {
+	if err := w.s.vault.Add(ctx, &b, string(w.id), secrets); err != nil {
 		return tidemark.Receipt{}, err
 	}
 	receipt, err := w.s.k.Commit(ctx, b)
@@ -258,6 +297,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 	if renew {
 		w.held.Renewed()
 	}
+	t.named = true
 	return receipt, nil
 }
 

@@ -64,7 +64,10 @@ func NewExport(ctx context.Context, s *store.Store, at store.Point, o ExportOpti
 	if !IsDocument(o.Format) {
 		return nil, tidemark.Invalidf("format %q: want one of %s", o.Format, strings.Join(Formats(), ", "))
 	}
-	var err error
+	at, err := withDraft(ctx, at)
+	if err != nil {
+		return nil, err
+	}
 	if x.entries, err = x.choose(ctx, at.View, at.Seq); err != nil {
 		return nil, err
 	}
@@ -81,6 +84,16 @@ func NewExport(ctx context.Context, s *store.Store, at store.Point, o ExportOpti
 	}
 	x.at = store.Point{View: &about, Seq: at.Seq}
 	return x, nil
+}
+
+// withDraft is a point in a session with what another tool may still change, where
+// all of the session is meant.
+func withDraft(ctx context.Context, at store.Point) (store.Point, error) {
+	if at.Seq != 0 {
+		return at, nil
+	}
+	v, err := at.View.WithDraft(ctx)
+	return store.Point{View: v}, err
 }
 
 // choose returns the requested entries.
@@ -244,6 +257,9 @@ func (x *Export) workers(ctx context.Context) ([]render.Worker, error) {
 		}
 		if part && !calls[from.Call] {
 			continue
+		}
+		if v, err = v.WithDraft(ctx); err != nil {
+			return nil, err
 		}
 		log := v.Path(ctx, 0)
 		if x.Redact {

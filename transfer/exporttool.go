@@ -214,6 +214,10 @@ func maskedForeign(s *store.Store, entries iter.Seq2[convert.Entry, error]) iter
 // Outgoing is a session in the form for converters. For a point in it, only the
 // path to it.
 func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.Tool) (*convert.Session, error) {
+	p, err := withDraft(ctx, p)
+	if err != nil {
+		return nil, err
+	}
 	f := &convert.Session{Session: p.Session, UpdatedAt: p.UpdatedAt}
 	from := originOf(p.Session)
 	if from.Tool == tool.Name {
@@ -234,6 +238,9 @@ func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 	}
 	for _, name := range workers {
 		w, err := p.Worker(ctx, name)
+		if err == nil {
+			w, err = w.WithDraft(ctx)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -78,7 +80,7 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 		return convert.Skipf(from, "a session without an id")
 	}
 	b.setClock(f.UpdatedAt, f.CreatedAt)
-	g := &sessionImport{toolImport: b, from: f, result: Result{From: from, Tool: b.tool.Name, ForeignID: f.ForeignID, Title: strings.TrimSpace(f.Title), State: "new"}}
+	g := &sessionImport{toolImport: b, from: f, calls: make(map[string]bool), result: Result{From: from, Tool: b.tool.Name, ForeignID: f.ForeignID, Title: strings.TrimSpace(f.Title), State: "new"}}
 	if err := g.find(ctx); err != nil {
 		return err
 	}
@@ -117,8 +119,11 @@ type sessionImport struct {
 	result Result
 	here   *store.View // nil if it does not exist yet
 	w      *store.Writer
-	alone  bool // no other import of it was seen
-	bare   bool // nothing was said in it
+	made   tidemark.Session // as it was created
+	prompt string           // the beginning of its first prompt
+	calls  map[string]bool  // calls in it without a result
+	alone  bool             // no other import of it was seen
+	bare   bool             // nothing was said in it
 
 	renewed time.Time // when its lease was last renewed
 }
@@ -128,12 +133,36 @@ type origin struct {
 	Tool   string          `json:"tool"`
 	Copied string          `json:"copied_from,omitempty"`
 	Head   string          `json:"head,omitempty"` // the tool's head; "" if unknown
+	Said   sourceSays      `json:"said,omitzero"`
 	Extra  json.RawMessage `json:"extra,omitempty"`
+}
+
+// sourceSays is what the tool said about the session at the last import. A session that
+// differs was changed here, and stays as it is.
+type sourceSays struct {
+	Title   string `json:"title,omitempty"`
+	Model   string `json:"model,omitempty"`
+	Mode    string `json:"mode,omitempty"`
+	Project string `json:"project,omitempty"`
 }
 
 // OriginTool is the tool that a session was imported from, "" for one that was
 // started here.
 func OriginTool(s tidemark.Session) string { return originOf(s).Tool }
+
+// RenameToSource gives a session the title that it has in the tool that it was
+// imported from, which it then follows: ErrInvalid when it has none there.
+func RenameToSource(ctx context.Context, s *store.Store, id tidemark.SessionID) error {
+	i, err := s.Session(ctx, id)
+	if err != nil {
+		return err
+	}
+	title := originOf(i.Session).Said.Title
+	if title == "" {
+		return hint.With(tidemark.Invalidf("session %s has no title of another tool", id), "a session that was imported has one after its next import")
+	}
+	return s.RenameToSource(ctx, id, title)
+}
 
 // originOf returns where a session came from.
 func originOf(s tidemark.Session) origin {
@@ -147,8 +176,17 @@ func originOf(s tidemark.Session) origin {
 }
 
 // origin encodes where the session came from.
-func (g *sessionImport) origin() (json.RawMessage, error) {
-	return json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Head: headName(g.from), Extra: g.from.Extra}})
+func (g *sessionImport) origin(s sourceSays) (json.RawMessage, error) {
+	return json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Head: headName(g.from), Said: s, Extra: g.from.Extra}})
+}
+
+// said is what the tool says about the session now. Its title is the beginning of
+// the first prompt where it has none.
+func (g *sessionImport) said(ctx context.Context) (s sourceSays, err error) {
+	// Its tool used a remote model, unless it said otherwise.
+	s = sourceSays{Model: g.from.Model, Mode: cmp.Or(g.from.Mode, tidemark.ModeRemote), Project: cmp.Or(g.from.Project, g.folder)}
+	s.Title, err = g.title(ctx, cmp.Or(strings.TrimSpace(g.from.Title), g.prompt))
+	return s, err
 }
 
 // headName is the stored form of a tool's head in a session.
@@ -193,11 +231,14 @@ func (g *sessionImport) fill(ctx context.Context) error {
 		return err
 	}
 	for _, worker := range g.from.Workers {
-		if err := g.log(ctx, workerName(worker), withOrigin(worker)); err != nil {
+		// Some tools tell which call started a worker with the result of the call.
+		unsure := worker.Call == "" && len(g.calls) > 0
+		if err := g.log(ctx, workerName(worker), withOrigin(worker, unsure)); err != nil {
 			return err
 		}
 	}
-	if g.here == nil && g.result.Entries == 0 {
+	g.result.Title = cmp.Or(g.result.Title, g.prompt)
+	if g.here == nil && g.result.Entries+g.result.Drafts == 0 {
 		if g.from.Checkpoint == nil && len(g.from.Files) == 0 {
 			g.result.State = "empty"
 			return nil
@@ -244,15 +285,17 @@ func workerOriginOf(ctx context.Context, v *store.View, name string) (workerOrig
 	return from, nil
 }
 
-// withOrigin puts that entry before those of the worker.
-func withOrigin(w convert.Worker) iter.Seq2[convert.Entry, error] {
+// withOrigin puts that entry before those of the worker. As long as it is unsure,
+// all of them are drafts.
+func withOrigin(w convert.Worker, unsure bool) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		begun := false
 		for e, err := range w.Entries {
+			e.Draft = e.Draft || unsure
 			if !begun && err == nil {
 				begun = true
 				extra, err := json.Marshal(workerOrigin{w.Name, w.Call})
-				first := convert.Entry{Entry: tidemark.Entry{Kind: kindWorker, At: e.At, Extra: extra}, ID: "@worker"}
+				first := convert.Entry{Entry: tidemark.Entry{Kind: kindWorker, At: e.At, Extra: extra, Draft: e.Draft}, ID: "@worker"}
 				if !yield(first, err) {
 					return
 				}
@@ -289,18 +332,20 @@ func (l *logImport) open(ctx context.Context) error {
 	}
 	sess := g.from.Session
 	sess.ID, sess.Base = "", nil
-	extra, err := g.origin()
+	about, err := g.said(ctx)
+	if err == nil && about.Title == "" {
+		about.Title = l.firstPrompt()
+	}
+	if err == nil {
+		sess.Extra, err = g.origin(about)
+	}
 	if err != nil {
 		return err
 	}
-	sess.Extra = extra
 	sess.Agent = cmp.Or(sess.Agent, g.tool.Name)
-	sess.Tool, sess.Project = g.tool.Name, cmp.Or(sess.Project, g.folder)
-	if sess.Title, err = g.title(ctx, cmp.Or(g.result.Title, l.firstPrompt())); err != nil {
-		return err
-	}
-	// Its tool used a remote model, unless it said otherwise.
-	sess.Mode = cmp.Or(sess.Mode, tidemark.ModeRemote)
+	sess.Tool, sess.Title, sess.Mode, sess.Project = g.tool.Name, about.Title, about.Mode, about.Project
+	g.made = sess
+	g.made.CreatedAt = sess.CreatedAt.UTC().Truncate(time.Microsecond)
 	if g.from.Fork != nil {
 		return l.fork(ctx, sess)
 	}
@@ -309,14 +354,18 @@ func (l *logImport) open(ctx context.Context) error {
 	return nil
 }
 
-// title is the title of the session here. A session that begins with a
-// copy of another is a fork, and does not get the same title without a
-// mark.
+// title is the title of the session here. A session that begins with another
+// one, or with a copy of it, is a fork, and does not get the same title without
+// a mark.
 func (g *sessionImport) title(ctx context.Context, title string) (string, error) {
-	if g.from.Copied == "" || g.s == nil {
+	before := g.from.Copied
+	if g.from.Fork != nil {
+		before = g.from.Fork.Session
+	}
+	if before == "" || g.s == nil || title == "" {
 		return title, nil
 	}
-	source, ok, err := g.imported(ctx, g.from.Copied)
+	source, ok, err := g.imported(ctx, before)
 	if ok && strings.EqualFold(source.Title, title) {
 		title = store.MarkFork(title)
 	}
@@ -328,7 +377,7 @@ func (g *sessionImport) attach(ctx context.Context) error {
 	if g.w != nil {
 		return nil
 	}
-	w, err := g.s.Attach(ctx, g.here.ID, g.Holder)
+	w, err := g.s.AttachSource(ctx, g.here.ID, g.Holder)
 	if errors.Is(err, tidemark.ErrNotFound) { // trashed: the session of the others continues
 		return &convert.Skip{What: g.from.ForeignID, Why: err}
 	}
@@ -359,10 +408,10 @@ func (g *sessionImport) checkAlone(ctx context.Context) error {
 // maxPrompt bounds how much of a prompt becomes a title.
 const maxPrompt = 80
 
-// firstPrompt is the beginning of the first prompt: the title of a session
-// without one.
+// firstPrompt is the beginning of the first prompt in a worker: the title of a
+// session without a prompt of its own.
 func (l *logImport) firstPrompt() string {
-	for _, e := range l.pending {
+	for _, e := range slices.Concat(l.pending, l.drafts) {
 		if title := promptOf(e); title != "" {
 			return title
 		}
@@ -403,14 +452,18 @@ func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 			return convert.Skipf(g.from.ForeignID, "the entry that it was forked from is not there")
 		}
 	}
+	// It branches off when it begins, whenever that is imported.
+	now := g.clock
+	g.setClock(g.from.CreatedAt, now)
 	forked, err := g.s.ForkAs(ctx, source.ID, seq, sess)
+	g.clock = now
 	if err != nil {
 		return err
 	}
 	g.result.Session, g.result.Title = forked.ID, forked.Title
 	l.end = forked.Entries
 	l.last = forked.Entries
-	if g.w, err = g.s.Attach(ctx, forked.ID, g.Holder); err != nil {
+	if g.w, err = g.s.AttachSource(ctx, forked.ID, g.Holder); err != nil {
 		return err
 	}
 	g.alone = true

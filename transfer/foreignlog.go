@@ -19,7 +19,7 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 	if entries == nil {
 		return nil
 	}
-	l := &logImport{sessionImport: g, worker: worker, seqs: make(map[shortSum]int64), kept: make(map[shortSum]keptEntry)}
+	l := &logImport{sessionImport: g, worker: worker, seqs: make(map[shortSum]int64), kept: make(map[shortSum]keptEntry), costs: make(map[int64]float64)}
 	if err := l.look(ctx); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 		return err
 	}
 	if worker != "" {
-		return nil
+		return l.settle(ctx)
 	}
 	if g.from.Fork != nil && g.here == nil && !g.DryRun {
 		// A fork in which nothing was said yet is still a fork.
@@ -52,8 +52,9 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 
 // keptEntry is an existing entry.
 type keptEntry struct {
-	seq int64
-	sum shortSum
+	seq  int64
+	sum  shortSum
+	cost float64
 }
 
 // shortSum stands for a text, so that a session of a million entries does not
@@ -72,9 +73,16 @@ type logImport struct {
 	kept    map[shortSum]keptEntry // by key
 	seqs    map[shortSum]int64     // by the tool's id
 	last    int64                  // the seq of the previous entry
-	end     int64                  // the seq of the newest one, existing or pending
+	end     int64                  // the seq of the newest one, existing, pending or a draft
 	pending []tidemark.Entry
 	size    int
+
+	at         time.Time         // of the previous entry
+	view       *store.View       // of the existing log; nil if there is none
+	drafts     []tidemark.Entry  // what may still change
+	draftBytes int               // of them
+	costs      map[int64]float64 // that became known later, by seq
+	appended   bool              // something was appended to the existing log here, and not by an import
 }
 
 // look reads the existing entries, by key.
@@ -93,6 +101,7 @@ func (l *logImport) look(ctx context.Context) error {
 			return err
 		}
 	}
+	l.view = v
 	for e, err := range v.Unmasked().Log(ctx) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
@@ -101,11 +110,24 @@ func (l *logImport) look(ctx context.Context) error {
 			return err
 		}
 		l.end = e.Seq
+		if v.Base != nil && e.Seq <= v.Base.Seq {
+			continue // of the session that it was forked from, whose ids may be the same
+		}
 		if e.Key != "" {
-			l.kept[shortSumOf(e.Key)] = keptEntry{e.Seq, sumOf(e)}
+			l.kept[shortSumOf(e.Key)] = keptEntry{e.Seq, sumOf(e), costOf(e)}
+		}
+		if e.Kind != tidemark.KindBranch && !strings.HasPrefix(e.Key, l.tool.Name+":") {
+			l.appended = true
 		}
 	}
 	return nil
+}
+
+func costOf(e tidemark.Entry) float64 {
+	if e.Usage == nil {
+		return 0
+	}
+	return e.Usage.CostUSD
 }
 
 // sumOf is a hash of an entry's content. Its cost may become known later, and
@@ -144,13 +166,22 @@ func (l *logImport) existing(key string) (have keptEntry, ok bool) {
 	return have, ok
 }
 
-// add handles one entry: it exists, it is new, or it was changed.
+// add handles one entry: it exists, it is new, it was changed, or it may still
+// change.
 func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	id := shortSumOf(e.ID)
 	if _, again := l.seqs[id]; again && e.ID != "" {
 		return nil
 	}
+	if l.worker == "" {
+		l.saw(e.Entry)
+	}
+	if e.At.IsZero() {
+		e.At = l.at // the time of the import is another one at each
+	}
+	l.at = e.At
 	kept := e.Entry
+	kept.Draft = false
 	if kept.Kind == "" {
 		kept.Kind = tidemark.KindMessage
 	}
@@ -167,18 +198,18 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		}
 		if ok {
 			l.seqs[id], l.last = have.seq, have.seq
+			if cost := costOf(kept); cost != have.cost {
+				l.costs[have.seq] = cost
+			}
 			return nil
 		}
 	}
-	l.result.Entries++
-	if e.Draft {
-		l.result.Drafts++
+	if e.Draft || len(l.drafts) > 0 {
+		return l.addDraft(ctx, kept, e)
 	}
+	l.result.Entries++
 	if l.result.State == "known" {
 		l.result.State = "grown"
-	}
-	if l.result.Title == "" && l.worker == "" {
-		l.result.Title = promptOf(kept)
 	}
 	if l.DryRun {
 		l.seqs[id] = 0
@@ -196,9 +227,7 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	if e.ID != "" {
 		l.seqs[id] = l.end
 	}
-	for _, b := range kept.Blocks {
-		l.size += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw)
-	}
+	l.size += size(kept)
 	if len(l.pending) < importChunk && l.size < importBytes {
 		return nil
 	}
@@ -208,8 +237,57 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	return l.renew(ctx)
 }
 
-// importBytes bounds what is pending.
-const importBytes = 4 << 20
+// saw notes what the session's own entries say about it.
+func (g *sessionImport) saw(e tidemark.Entry) {
+	if g.prompt == "" {
+		g.prompt = promptOf(e)
+	}
+	for _, b := range e.Blocks {
+		switch b.Type {
+		case tidemark.BlockToolUse:
+			g.calls[b.ID] = true
+		case tidemark.BlockToolResult:
+			delete(g.calls, b.ToolUseID)
+		}
+	}
+}
+
+// importBytes bounds what is pending, and maxDraftBytes what is kept of a draft.
+const (
+	importBytes   = 4 << 20
+	maxDraftBytes = 16 << 20
+)
+
+// addDraft adds an entry to the draft.
+func (l *logImport) addDraft(ctx context.Context, kept tidemark.Entry, e convert.Entry) error {
+	l.result.Drafts++
+	if l.draftBytes += size(kept); l.DryRun || l.draftBytes > maxDraftBytes && len(l.drafts) > 0 {
+		l.seqs[shortSumOf(e.ID)] = 0
+		return nil // it is here once it is final
+	}
+	if l.from.Fork != nil {
+		if err := l.open(ctx); err != nil { // it says where the entries begin
+			return err
+		}
+	}
+	kept.Parent = l.parent(e)
+	l.drafts = append(l.drafts, kept)
+	l.end++
+	l.last = l.end
+	if e.ID != "" {
+		l.seqs[shortSumOf(e.ID)] = l.end
+	}
+	return nil
+}
+
+// size is about how many bytes an entry has.
+func size(e tidemark.Entry) (n int) {
+	n = len(e.Extra)
+	for _, b := range e.Blocks {
+		n += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw)
+	}
+	return n
+}
 
 // parent is the seq that an entry follows here.
 func (l *logImport) parent(e convert.Entry) int64 {
@@ -238,62 +316,18 @@ func (l *logImport) flush(ctx context.Context) error {
 		_, err = l.w.AppendTo(ctx, l.worker, l.pending...)
 	}
 	l.pending, l.size = nil, 0
-	if err == nil && l.here == nil && !l.alone {
-		l.alone = true
-		err = l.checkAlone(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	return l.committed(ctx)
 }
 
-// finish sets the labels and the head of the session.
-func (l *logImport) finish(ctx context.Context) error {
-	if err := l.goTo(ctx); err != nil || l.w == nil {
-		return err
-	}
-	for id, label := range l.from.Labels {
-		if seq, ok := l.seqs[shortSumOf(id)]; ok && strings.TrimSpace(label) != "" {
-			if err := l.s.Label(ctx, l.result.Session, seq, label); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// goTo moves the head to where the tool has it. In an existing session it does
-// so only if the tool moved it since the last import; otherwise what was said
-// here since would lose its place.
-func (l *logImport) goTo(ctx context.Context) error {
-	head, ok := l.last, l.last > 0
-	switch l.from.Head {
-	case "":
-	case convert.Root:
-		head, ok = store.Root, true
-	default:
-		head, ok = l.seqs[shortSumOf(l.from.Head)]
-	}
-	if !ok {
+// committed looks, after the first commit of a new session, whether another
+// import began the same one.
+func (l *logImport) committed(ctx context.Context) error {
+	if l.here != nil || l.alone {
 		return nil
 	}
-	if l.w != nil {
-		if head == l.last || l.bare {
-			return nil
-		}
-		return l.w.Branch(ctx, head)
-	}
-	if l.here == nil {
-		return nil
-	}
-	if was := originOf(l.here.Session).Head; was == headName(l.from) || was == "" && head != store.Root {
-		return nil
-	}
-	at, err := l.here.Head(ctx)
-	if err != nil || at == max(head, 0) {
-		return err
-	}
-	w, err := l.changed(ctx)
-	if err != nil || w == nil {
-		return err
-	}
-	return w.Branch(ctx, head)
+	l.alone = true
+	return l.checkAlone(ctx)
 }

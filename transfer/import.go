@@ -28,7 +28,7 @@ type Result struct {
 	ForeignID string             `json:"foreign_id,omitempty"` // the tool's id for it
 	Title     string             `json:"title,omitempty"`
 	Entries   int                `json:"entries"`          // number of new entries
-	Drafts    int                `json:"drafts,omitempty"` // of them, those that may still change: the tool is writing
+	Drafts    int                `json:"drafts,omitempty"` // entries that may still change: the tool is writing
 	State     string             `json:"state"`            // new, grown, changed, known, empty
 	Lost      []string           `json:"lost,omitempty"`
 }

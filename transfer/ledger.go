@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -198,6 +199,35 @@ func (l *ledger) keep(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// settleGone appends the drafts of sessions whose files are gone: nothing will
+// make them final. Who has one of them open keeps it as it is until the next
+// import.
+func (l *ledger) settleGone(ctx context.Context, who tidemark.Holder) error {
+	there := make(map[tidemark.SessionID]bool)
+	for unit, u := range l.known {
+		there[u.Session] = there[u.Session] || l.units[unit] != nil
+	}
+	var gone []store.SourceUnit
+	for unit, u := range l.known {
+		if l.units[unit] != nil || u.Session == "" || there[u.Session] {
+			continue
+		}
+		err := l.s.Settle(ctx, u.Session, who)
+		switch {
+		case err == nil || errors.Is(err, tidemark.ErrNotFound):
+			gone = append(gone, u)
+		case !errors.Is(err, tidemark.ErrHeld) && !errors.Is(err, tidemark.ErrConflict):
+			return err
+		}
+	}
+	for some := range slices.Chunk(gone, ledgerBatch) {
+		if err := l.s.ForgetUnits(ctx, some...); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+	}
+	return nil
 }
 
 // finish keeps that everything was imported.

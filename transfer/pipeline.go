@@ -203,14 +203,14 @@ type readEntry struct {
 func handOver(entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}) bool {
 	defer close(to)
 	var some []readEntry
-	size := 0
+	handed := 0
 	send := func() bool {
 		if len(some) == 0 {
 			return true
 		}
 		select {
 		case to <- some:
-			some, size = nil, 0
+			some, handed = nil, 0
 			return true
 		case <-done:
 			return false
@@ -218,11 +218,8 @@ func handOver(entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, do
 	}
 	for e, err := range entries {
 		some = append(some, readEntry{e, err})
-		size += len(e.Extra)
-		for _, b := range e.Blocks {
-			size += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw)
-		}
-		if (len(some) >= handedEntries || size >= handedBytes) && !send() {
+		handed += size(e.Entry)
+		if (len(some) >= handedEntries || handed >= handedBytes) && !send() {
 			return false
 		}
 	}

@@ -148,7 +148,7 @@ func (s releasedSource) record(t *testing.T) (text string, entries int) {
 		fmt.Fprintf(&b, "extra %x\n", extra[:8])
 		log(f.ForeignID, f.Entries)
 		for _, w := range f.Workers {
-			log(f.ForeignID+"/"+workerName(w), withOrigin(w))
+			log(f.ForeignID+"/"+workerName(w), withOrigin(w, false))
 		}
 	}
 	fmt.Fprintf(&b, "skipped %d\n", skips)

@@ -290,6 +290,10 @@ func (b *fileImport) add(ctx context.Context, e tidemark.Entry) error {
 	if e.Kind == tidemark.KindGap {
 		return nil
 	}
+	if e.Draft {
+		b.result.Drafts++ // it was not final when the file was written
+		return nil
+	}
 	if b.duplicate != nil && b.w == nil {
 		here, err := b.isHere(e)
 		if err != nil || here {

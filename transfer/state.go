@@ -31,7 +31,7 @@ type stateKeeper struct {
 
 // state keeps the session's state besides the conversation.
 func (g *sessionImport) state(ctx context.Context) error {
-	if err := g.extra(ctx); err != nil {
+	if err := g.about(ctx); err != nil {
 		return err
 	}
 	k := stateKeeper{s: g.s, id: g.result.Session, from: g.from.ForeignID, write: g.changed, skip: g.skip}
@@ -51,27 +51,62 @@ func (g *sessionImport) changed(ctx context.Context) (*store.Writer, error) {
 	return g.w, err
 }
 
-// extra updates what the tool keeps with an existing session.
-func (g *sessionImport) extra(ctx context.Context) error {
-	if g.here == nil {
+// about updates what the tool says about the session: it may have got a title and
+// a model since it was first imported, and keeps those that it was given here.
+func (g *sessionImport) about(ctx context.Context) error {
+	have := g.made
+	if g.here != nil {
+		have = g.here.Session
+	}
+	if g.s == nil || g.result.Session == "" {
 		return nil
 	}
-	extra, err := g.origin()
+	now, err := g.said(ctx)
 	if err != nil {
 		return err
 	}
-	masked := g.s.MaskSession(tidemark.Session{Extra: extra}).Extra
-	if g.here.Tool == g.tool.Name && (convert.SameJSON(g.here.Extra, extra) || convert.SameJSON(g.here.Extra, masked)) {
-		return nil
+	if g.here == nil && now.Title == "" {
+		now.Title = have.Title
 	}
-	if r := g.redaction(); r == store.RedactMask || r == store.RedactVault {
-		extra = masked
+	want, was := have, originOf(have).Said
+	for _, field := range []struct {
+		is       *string
+		was, now string
+	}{{&want.Model, was.Model, now.Model}, {&want.Mode, was.Mode, now.Mode}, {&want.Project, was.Project, now.Project}} {
+		if field.now != "" && (*field.is == "" || *field.is == field.was) {
+			*field.is = field.now
+		}
+	}
+	if now.Title != "" && now.Title != have.Title {
+		given := false
+		if g.here != nil {
+			if given, err = g.here.Renamed(ctx); err != nil {
+				return err
+			}
+		}
+		if !given {
+			want.Title = now.Title
+		}
+	}
+	if !g.from.CreatedAt.IsZero() {
+		want.CreatedAt = g.from.CreatedAt.UTC().Truncate(time.Microsecond)
+	}
+	want.Tool = g.tool.Name
+	if want.Extra, err = g.origin(now); err != nil || sameAbout(have, want) || sameAbout(have, g.s.MaskSession(want)) {
+		return err
 	}
 	w, err := g.changed(ctx)
 	if err != nil || w == nil {
 		return err
 	}
-	return g.s.SetOrigin(ctx, g.here.ID, g.tool.Name, extra)
+	g.result.Title = want.Title
+	return g.s.SetOrigin(ctx, g.result.Session, want)
+}
+
+// sameAbout reports whether a session has what its tool says about it.
+func sameAbout(have, want tidemark.Session) bool {
+	return have.Tool == want.Tool && have.Title == want.Title && have.Model == want.Model && have.Mode == want.Mode && have.Project == want.Project &&
+		have.CreatedAt.Equal(want.CreatedAt) && convert.SameJSON(have.Extra, want.Extra)
 }
 
 // keep replaces the checkpoint, and the files; nil leaves the existing ones.

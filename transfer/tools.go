@@ -165,6 +165,9 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {
 		return err
 	}
+	if err := l.settleGone(ctx, t.Holder); err != nil {
+		return err
+	}
 	if t.Skipped > skipped {
 		return l.keep(ctx) // what could not be read is told again the next time
 	}

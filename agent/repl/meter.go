@@ -23,13 +23,15 @@ type meter struct {
 	used    store.Tally
 	partial bool  // what was used before is not in it
 	tokens  int64 // in the context, as of the last answer
+	sent    int64 // with the last request, without its answer
+	cached  int64 // of them from the provider's cache
 }
 
 // begin starts to count a session.
 func (m *meter) begin(id tidemark.SessionID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.session, m.used, m.partial, m.tokens = &store.Info{Session: tidemark.Session{ID: id}}, store.Tally{}, false, 0
+	m.session, m.used, m.partial, m.tokens, m.sent, m.cached = &store.Info{Session: tidemark.Session{ID: id}}, store.Tally{}, false, 0, 0, 0
 }
 
 // kept counts an entry that was kept.
@@ -44,7 +46,7 @@ func (m *meter) kept(s *store.Store, e chat.Event) {
 	}
 	s.Tally(&m.used, store.Owned{Session: m.session, Worker: e.Worker, Entry: *e.Kept})
 	if e.Worker == "" {
-		m.tokens = contextTokens(*e.Kept)
+		m.last(*e.Kept)
 	}
 }
 
@@ -55,13 +57,15 @@ func (m *meter) shown(e tidemark.Entry) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tokens = contextTokens(e)
+	m.last(e)
 }
 
-// contextTokens is how long the context was after an answer.
-func contextTokens(e tidemark.Entry) int64 {
+// last notes what the newest answer used: how long the context was after it, and
+// how much of the request came from the provider's cache.
+func (m *meter) last(e tidemark.Entry) {
 	u := e.Usage
-	return u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens + u.OutputTokens
+	m.sent, m.cached = u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, u.CacheReadTokens
+	m.tokens = m.sent + u.OutputTokens
 }
 
 // load counts what a resumed session used before. It returns at once; until it
@@ -89,6 +93,17 @@ func (m *meter) contextText(window int) string {
 		return ""
 	}
 	return fmt.Sprintf("%d%% of %s", min(m.tokens*100/int64(window), 999), render.Count(int64(window)))
+}
+
+// cacheText says how much of the last request came from the provider's cache, ""
+// when nothing did.
+func (m *meter) cacheText() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cached == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d%% cached", m.cached*100/m.sent)
 }
 
 // costText is the cost so far, "" when it is not known.

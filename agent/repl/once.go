@@ -131,8 +131,13 @@ func FullPrompt(prompt string, piped io.Reader) (string, error) {
 	return prompt, nil
 }
 
-// gatherer combines what arrives during a write into the next write: a model
-// produces a thousand words in a second, and nobody reads them one by one.
+// gatherPause is how long a gatherer waits between two writes: shorter than
+// anybody notices, and long enough that most words share one.
+const gatherPause = 4 * time.Millisecond
+
+// gatherer combines what arrives shortly after a write into the next one: a
+// model produces a thousand words in a second, and nobody reads them one by one.
+// What comes after a pause is written at once.
 type gatherer struct {
 	to   io.Writer
 	mu   sync.Mutex
@@ -140,11 +145,12 @@ type gatherer struct {
 	buf  []byte
 	err  error
 	end  bool
+	last chan struct{} // closed with the end
 	done chan struct{}
 }
 
 func gather(to io.Writer) *gatherer {
-	g := &gatherer{to: to, done: make(chan struct{})}
+	g := &gatherer{to: to, last: make(chan struct{}), done: make(chan struct{})}
 	g.more.L = &g.mu
 	go g.run()
 	return g
@@ -180,6 +186,10 @@ func (g *gatherer) run() {
 			g.err = err
 			g.mu.Unlock()
 		}
+		select {
+		case <-time.After(gatherPause):
+		case <-g.last:
+		}
 	}
 }
 
@@ -187,6 +197,7 @@ func (g *gatherer) run() {
 func (g *gatherer) Close() error {
 	g.mu.Lock()
 	g.end = true
+	close(g.last)
 	g.more.Signal()
 	g.mu.Unlock()
 	<-g.done

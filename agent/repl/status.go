@@ -8,7 +8,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/project"
-	"github.com/tidemark-sessions/tidemark/model"
 )
 
 // surroundings are parts of the status line that are looked up between turns.
@@ -44,12 +43,12 @@ func (r *repl) drawStatus() {
 	if r.fence.Sandbox == nil {
 		sandbox = "sandbox off"
 	}
-	provider, name := r.Chat.ModelName()
+	_, name := r.Chat.ModelName()
 	where := filepath.Base(r.Options.Project)
 	if r.around.branch != "" {
 		where += " on " + r.around.branch
 	}
-	r.console.Status(permissionText(r.Chat.Permission()), sandbox, r.around.workers, r.meter.contextText(model.Window(provider, name)), r.meter.costText(), name, where)
+	r.console.Status(permissionText(r.Chat.Permission()), sandbox, r.around.workers, r.meter.contextText(r.Chat.Window()), r.meter.cacheText(), r.meter.costText(), name, where)
 }
 
 // permissionText is a permission in the status line.

@@ -207,6 +207,9 @@ func (c *Conversation) model(_ context.Context, name string) error {
 	}
 	c.Model = m
 	c.note("Now asking %s/%s.", m.Provider, m.Name)
+	for _, note := range c.Chat.AfterSwitch() {
+		c.note("%s", note)
+	}
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
-	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -98,11 +97,15 @@ func (c *Conversation) context(context.Context, string) error {
 	for _, p := range parts {
 		all += p.Tokens
 	}
-	provider, name := c.Chat.ModelName()
-	window := model.Window(provider, name)
+	_, name := c.Chat.ModelName()
+	window := c.Chat.Window()
 	c.print("%s takes %s tokens; the next request has about %s (%d%%).", render.CleanLine(name), render.Count(int64(window)), render.Count(int64(all)), all*100/max(window, 1))
 	for _, p := range parts {
 		c.print("  %-14s %8s tokens  %s", p.Name, render.Count(int64(p.Tokens)), bar(p.Tokens, window))
+	}
+	if u := c.Chat.LastUsage(); u != nil {
+		sent := u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens
+		c.print("Of the last request's %s tokens %s (%d%%) came from the provider's cache.", render.Count(sent), render.Count(u.CacheReadTokens), u.CacheReadTokens*100/max(sent, 1))
 	}
 	for _, line := range c.contextLines() {
 		c.print("%s", line)

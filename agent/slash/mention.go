@@ -32,7 +32,10 @@ func (c *Conversation) completeFile(ctx context.Context, word string) (found []s
 	query := strings.Trim(strings.TrimPrefix(word, "@"), `"`)
 	c.files.mu.Lock()
 	if query == "" || c.files.list == nil {
-		c.files.list = project.Files(ctx, c.Options.Project, c.Setup.Environ)
+		// The next key cancels what is looked up for this one. A list that was cut
+		// off then would be taken for the whole; it is finished, and the next key
+		// waits for it.
+		c.files.list = project.Files(context.WithoutCancel(ctx), c.Options.Project, c.Setup.Environ)
 	}
 	list := c.files.list
 	c.files.mu.Unlock()

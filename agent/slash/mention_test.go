@@ -2,6 +2,7 @@ package slash
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,25 @@ func TestAFileThatIsNamedIsSentAndNothingElse(t *testing.T) {
 	}
 	if said := out.String(); !strings.Contains(said, "Sent with it: a.txt (1 lines)") || !strings.Contains(said, "big.txt is over") {
 		t.Errorf("said: %s", said)
+	}
+}
+
+func TestAFastTypistIsOfferedAllFiles(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"first.txt", "last.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &Conversation{Options: agent.Options{Project: dir}, Setup: &agent.Setup{}}
+	overtaken, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.completeFile(overtaken, "@")
+	if len(c.files.list) != 2 {
+		t.Errorf("the list that the next key finds is %q", c.files.list)
+	}
+	if got := c.completeFile(t.Context(), "@last"); !slices.Equal(got, []string{"@last.txt "}) {
+		t.Errorf("offered %q", got)
 	}
 }
 

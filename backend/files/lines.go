@@ -22,6 +22,8 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 		spans = []tidemark.Span{{}}
 	}
 	return func(yield func(tidemark.Line, error) bool) {
+		w := walk{ctx: ctx, b: b, log: log, yield: yield}
+		defer w.close()
 		for _, span := range spans {
 			if err := b.use(ctx); err != nil {
 				yield(tidemark.Line{}, err)
@@ -30,7 +32,6 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 			if !nameable(log) {
 				return
 			}
-			w := walk{ctx: ctx, b: b, log: log, yield: yield}
 			if err := w.span(span); err != nil {
 				yield(tidemark.Line{}, b.readError(log, err))
 				return
@@ -56,54 +57,68 @@ func (b *Backend) readError(key tidemark.Key, err error) error {
 	return tidemark.Storagef("%s: %w", key, err)
 }
 
-// walk is one pass over a span.
+// walk is one pass over spans of a log, as it was at the first of them.
 type walk struct {
 	ctx     context.Context
 	b       *Backend
 	log     tidemark.Key
-	f       durable.File
+	opened  bool
+	f       durable.File // nil when there is none
+	st      state
 	yield   func(tidemark.Line, error) bool
 	stopped bool
 	bad     []row // rows that are no lines, since the last line
 	number  rowNumber
 }
 
-func (w *walk) span(span tidemark.Span) error {
+// open opens the log, and finds out how long it is.
+func (w *walk) open() error {
+	w.opened = true
 	h, known := w.b.readHead(w.log)
 	f, err := w.b.fs.OpenFile(logPath(w.log), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		st, err := w.b.look(w.log)
-		if err != nil || st.lost == nil {
+		w.st, err = w.b.look(w.log)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	w.f, w.number.f = f, f
+	w.st, err = settle(f, w.log, h, known)
+	if err == nil && (w.st.lost != nil || !known) {
+		w.st, err = w.b.look(w.log) // a log that was dropped meanwhile is no damage
+	}
+	return err
+}
+
+func (w *walk) close() {
+	if w.f != nil {
+		w.f.Close()
+	}
+}
+
+func (w *walk) span(span tidemark.Span) error {
+	if !w.opened {
+		if err := w.open(); err != nil {
 			return err
 		}
-		first, last := span.Of(st.Length)
+	}
+	w.bad = nil
+	first, last := span.Of(w.st.Length)
+	switch {
+	case first > last || w.f == nil && w.st.lost == nil:
+		return nil
+	case w.f == nil:
 		w.missing(first, last, span.Backwards)
 		return nil
+	case span.Backwards:
+		return w.backwards(&w.st, first, last)
 	}
+	r, err := seek(w.f, w.log, &w.st, first)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	w.f, w.number.f = f, f
-	st, err := settle(f, w.log, h, known)
-	if err == nil && (st.lost != nil || !known) {
-		st, err = w.b.look(w.log) // a log that was dropped meanwhile is no damage
-	}
-	if err != nil {
-		return err
-	}
-	first, last := span.Of(st.Length)
-	if first > last {
-		return nil
-	}
-	if span.Backwards {
-		return w.backwards(&st, first, last)
-	}
-	r, err := seek(f, w.log, &st, first)
-	if err != nil {
-		return err
-	}
-	r.chunk = chunkFor(&st, last-first+1)
+	r.chunk = chunkFor(&w.st, last-first+1)
 	return w.forwards(r, first, last)
 }
 

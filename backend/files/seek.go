@@ -7,9 +7,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// nearLines is how far from the end a line may be to be searched for from the
-// end. Earlier ones are found by interpolating over the log's bytes.
-const nearLines = 2000
+// How far from the end a line may be to be read from there in one piece, with all
+// that follows. Earlier ones are found by interpolating over the log's bytes.
+const (
+	nearLines = 2000
+	nearBytes = 256 << 10
+)
 
 // closeLines is how far before the wanted line a search may stop: reading on
 // from there costs less than another probe.
@@ -22,7 +25,8 @@ func seek(f durable.File, log tidemark.Key, st *state, seq int64) (*forward, err
 	if seq <= 1 {
 		return &forward{f: f, limit: st.end}, nil
 	}
-	if st.Length-seq < nearLines {
+	mean := st.end/max(st.Length, 1) + 1
+	if n := st.Length - seq; n < nearLines && n*mean < nearBytes {
 		return seekNear(f, log, st, seq)
 	}
 	var l line

@@ -17,13 +17,14 @@ import (
 
 func catCommand(a *app) *cobra.Command {
 	var worker string
-	var all, reveal bool
+	var all, reveal, draft bool
 	cmd := &cobra.Command{
 		Use:   "cat SESSION[@NODE]",
 		Short: "Print a branch as NDJSON, one entry a line, as kept",
 		Example: `  tidemark cat last | jq -r '.blocks[].text'
   tidemark cat last@n2
-  tidemark cat 7f3a --all | tidemark append new`,
+  tidemark cat 7f3a --all | tidemark append new
+  tidemark cat last --draft`,
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,9 +36,12 @@ func catCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			entries := v.Path(cmd.Context(), p.Seq)
-			if all {
-				entries = v.Log(cmd.Context())
+			if draft && p.Seq != 0 {
+				return tidemark.Invalidf("--draft goes with a whole session, not with a point in it")
+			}
+			entries, err := kept(cmd.Context(), v, p.Seq, all, draft)
+			if err != nil {
+				return err
 			}
 			if reveal {
 				entries = revealEntries(cmd.Context(), v, entries)
@@ -47,8 +51,34 @@ func catCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&worker, "worker", "", "the log of this worker of the session")
 	cmd.Flags().BoolVar(&all, "all", false, "the whole log with all branches, in the order it was written")
+	cmd.Flags().BoolVar(&draft, "draft", false, "also what another tool may still change, marked as a draft")
 	cmd.Flags().BoolVar(&reveal, "reveal", false, "what the vault has in place of masks")
 	return cmd
+}
+
+// kept returns what cat prints: the branch that the session is at, or all of it,
+// with or without what may still change.
+func kept(ctx context.Context, v *store.View, seq int64, all, draft bool) (iter.Seq2[tidemark.Entry, error], error) {
+	with, err := v.WithDraft(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case all && draft:
+		return with.Log(ctx), nil
+	case all:
+		return v.Log(ctx), nil
+	case seq != 0:
+		return v.Path(ctx, seq), nil
+	case draft:
+		return with.Path(ctx, 0), nil
+	}
+	return func(yield func(tidemark.Entry, error) bool) {
+		for e, err := range with.Path(ctx, 0) {
+			if !e.Draft && !yield(e, err) {
+				return
+			}
+		}
+	}, nil
 }
 
 // revealEntries replaces masks by the secrets that they stand for, where the vault

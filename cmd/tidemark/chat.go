@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -68,8 +69,8 @@ to stop an answer, Ctrl-D to leave. In a pipe, each line of stdin is a message.
 
 The model is chosen by --provider and --model, by the environment
 (TIDEMARK_PROVIDER, TIDEMARK_MODEL, TIDEMARK_BASE_URL), or by provider, model and
-base_url in the configuration. Keys come from ANTHROPIC_API_KEY and
-OPENAI_API_KEY alone. A session that was begun with a model on this machine is
+base_url in the configuration. Keys come from ANTHROPIC_API_KEY, OPENAI_API_KEY,
+OPENROUTER_API_KEY and VLLM_API_KEY alone. A session that was begun with a model on this machine is
 local-only: it does not reach out unless --remote allows it.
 
 Programs that the agent starts run in a sandbox: they see the project and the
@@ -124,7 +125,7 @@ more asks for it, and says what it would get.`,
 func (f *chatFlags) agentFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.choice.Model, "model", "", "the `MODEL` to ask")
-	fl.StringVar(&f.choice.Provider, "provider", "", "anthropic, openai (or what speaks like it), ollama, demo")
+	fl.StringVar(&f.choice.Provider, "provider", "", providerUsage())
 	fl.StringVar(&f.choice.BaseURL, "base-url", "", "where the provider is: `URL`")
 	fl.StringVar(&f.system, "system", "", "a `FILE` with the system prompt of a new session")
 	fl.StringVar(&f.compact, "compaction", "", "how a long conversation is made short: simple, code-aware, role-budget, model")
@@ -132,7 +133,7 @@ func (f *chatFlags) agentFlags(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.mcp, "mcp", nil, "a `FILE` with MCP servers, beside those of the project and your own; again for more")
 	fl.StringVar(&f.sandbox, "sandbox", "", "on: programs see the project and nothing else; off: they may do all that you may ($TIDEMARK_SANDBOX)")
 	completeFlag(cmd, "sandbox", agent.SandboxOn, agent.SandboxOff)
-	completeFlag(cmd, "provider", "anthropic", "openai", "ollama", "demo")
+	completeFlag(cmd, "provider", model.Providers...)
 	completeFlag(cmd, "compaction", compact.Simple, compact.CodeAware, compact.RoleBudget, compact.Model)
 }
 

@@ -10,21 +10,34 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 func renameCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:               "rename SESSION TITLE",
-		Short:             "Give a session another title",
-		Example:           `  tidemark rename last "database design"`,
-		Args:              usage(cobra.ExactArgs(2)),
+	source := false
+	cmd := &cobra.Command{
+		Use:   "rename SESSION TITLE | rename SESSION --source",
+		Short: "Give a session another title",
+		Long: `Gives a session another title. A session that was imported has the title that its
+tool gives it, and follows it from one import to the next, until it is renamed
+here; --source goes back to the tool's title.`,
+		Example:           "  tidemark rename last \"database design\"\n  tidemark rename last --source",
+		Args:              usage(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if source == (len(args) == 2) {
+				return tidemark.Invalidf("want a title, or --source")
+			}
 			return a.changeSession(cmd, args[0], func(s *store.Store, id tidemark.SessionID) error {
+				if source {
+					return transfer.RenameToSource(cmd.Context(), s, id)
+				}
 				return s.Rename(cmd.Context(), id, args[1])
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&source, "source", false, "the title that it has in the tool that it came from")
+	return cmd
 }
 
 func tagCommand(a *app) *cobra.Command {

@@ -44,7 +44,7 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 		&cobra.Group{ID: "serve", Title: "Serve a team:"}, &cobra.Group{ID: "move", Title: "Move and protect:"},
 		&cobra.Group{ID: "plumbing", Title: "Plumbing, for scripts and other programs:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"talk": {tourCommand(a), chatCommand(a), acpCommand(a), memoryCommand(a), grantsCommand(a), sandboxCommand(a)},
+		"talk": {tourCommand(a), chatCommand(a), acpCommand(a), modelsCommand(a), memoryCommand(a), grantsCommand(a), sandboxCommand(a)},
 		"fleet": {fleetCommand(a), agentsCommand(a), agentCommand(a), runCommand(a), jobsCommand(a), jobCommand(a), logsCommand(a), cancelCommand(a), reviewsCommand(a), approveCommand(a), denyCommand(a), sendCommand(a),
 			retryCommand(a), forkJobCommand(a), schedulesCommand(a), scheduleCommand(a)},
 		"read": {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a), statsCommand(a), searchCommand(a), scanCommand(a), doctorCommand(a), folderCommand(a)},

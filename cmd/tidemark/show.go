@@ -36,7 +36,8 @@ func showCommand(a *app) *cobra.Command {
 filter by title and content, ? shows the keys.
 
 What a tool told the model, such as a system prompt, is one line, and entries
-in which there is nothing to read are left out; --all shows everything.`,
+in which there is nothing to read are left out; --all shows everything. What
+another tool may still change is marked as a draft.`,
 		Example: `  tidemark show
   tidemark show last
   tidemark show 7f3a@n2 -n 20
@@ -94,6 +95,9 @@ func (a *app) show(cmd *cobra.Command, ref string, r readFlags) error {
 		return tidemark.Invalidf("--follow goes with the head of a session, not with a point in it")
 	}
 	v, err := a.sessionOrWorker(cmd, p, r.worker)
+	if err == nil && p.Seq == 0 {
+		v, err = v.WithDraft(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -172,7 +172,8 @@ func (b *builder) add(it item) {
 	lead := b.o.lead[it.n]
 	d := b.byLead[lead]
 	if d == nil {
-		d = &joined{Entry: convert.Entry{Entry: e, ID: it.UUID, Draft: lead >= b.o.drafts}, until: b.o.until[lead]}
+		e.Draft = lead >= b.o.drafts
+		d = &joined{Entry: convert.Entry{Entry: e, ID: it.UUID}, until: b.o.until[lead]}
 		d.At = it.at()
 		if d.At.IsZero() {
 			d.At = b.last

@@ -36,6 +36,7 @@ func Tool() convert.Tool {
 		Homes:  []string{".claude", ".config/claude"},
 		Detect: detect,
 		Import: importAll,
+		Grows:  true,
 		Files:  list,
 		Export: export,
 	}

@@ -30,6 +30,7 @@ func Tool() convert.Tool {
 		Homes:  []string{".codex"},
 		Detect: detect,
 		Import: importAll,
+		Grows:  true,
 		Files:  list,
 		Export: export,
 	}

@@ -87,7 +87,7 @@ func (r *reader) finish() {
 		r.flush()
 	}
 	if r.pending != nil {
-		r.putEvent(convert.Entry{Entry: tidemark.Entry{Kind: kindUsage, At: r.lastAt, Model: r.model, Usage: r.pending}, Draft: r.grows}, kept{})
+		r.putEvent(convert.Entry{Entry: tidemark.Entry{Kind: kindUsage, At: r.lastAt, Model: r.model, Usage: r.pending, Draft: r.grows}}, kept{})
 		r.pending = nil
 		r.flush()
 	}

@@ -26,7 +26,7 @@ const name = "factory-droid"
 
 // Tool returns the converter of Factory Droid.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Factory Droid", Homes: []string{".factory/sessions"}, Detect: detect, Import: importAll}
+	return convert.Tool{Name: name, Title: "Factory Droid", Homes: []string{".factory/sessions"}, Detect: detect, Import: importAll, Grows: true}
 }
 
 func detect(_ context.Context, p convert.Source) bool {

@@ -30,7 +30,7 @@ const journal = "agents/main/wire.jsonl"
 
 // Tool returns the converter of Kimi Code.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Detect: detect, Import: importAll}
+	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Detect: detect, Import: importAll, Grows: true}
 }
 
 func detect(_ context.Context, p convert.Source) bool {

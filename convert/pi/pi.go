@@ -27,6 +27,7 @@ func Tool() convert.Tool {
 		Homes:  []string{".pi/agent/sessions"},
 		Detect: detect,
 		Import: importAll,
+		Grows:  true,
 		Files: func(_ context.Context, p convert.Source) iter.Seq2[convert.SourceFile, error] {
 			return files(p.FS, p.Path)
 		},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
+	"github.com/tidemark-sessions/tidemark/model"
 )
 
 // Built-in values.
@@ -200,7 +201,7 @@ func (c *checker) agentFields(a *Agent) fields {
 			a.Runner = c.choice(n, "runner", fleet.RunnerBuiltin, fleet.RunnerClaude, fleet.RunnerCodex, fleet.RunnerACP, fleet.RunnerCommand)
 		},
 		"command":     func(n *yaml.Node) { a.Command = c.command(n, "command") },
-		"provider":    func(n *yaml.Node) { a.Provider = c.choice(n, "provider", "anthropic", "openai", "ollama", "demo") },
+		"provider":    func(n *yaml.Node) { a.Provider = c.choice(n, "provider", model.Providers...) },
 		"model":       func(n *yaml.Node) { a.Model = c.text(n, "model") },
 		"base_url":    func(n *yaml.Node) { a.BaseURL = c.link(n, "base_url") },
 		"system":      func(n *yaml.Node) { a.System = c.system(n) },

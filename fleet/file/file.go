@@ -85,7 +85,7 @@ type Agent struct {
 	Description    string
 	Runner         string   // one of the Runner constants; default builtin
 	Command        []string // acp and command: what to start; claude and codex: the program, when it is not in PATH under its name
-	Provider       string   // builtin: anthropic, openai, ollama, demo; "": as in chat
+	Provider       string   // builtin: one of model.Providers; "": as in chat
 	Model          string
 	BaseURL        string `key:"base_url"`
 	System         System

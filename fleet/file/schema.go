@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/model"
 )
 
 // SchemaURL is the address of the fleet file's schema, for editors.
@@ -44,10 +45,19 @@ type schemaMaker struct {
 	explanations map[string]string // the template's comment on each key, by PARENT.KEY
 }
 
+// orNothing returns values, and that there may be none.
+func orNothing(values []string) []any {
+	var all []any
+	for _, v := range values {
+		all = append(all, v)
+	}
+	return append(all, nil)
+}
+
 // words are the values of keys that have a fixed set.
 var words = map[string][]any{
 	"runner":   {fleet.RunnerBuiltin, fleet.RunnerClaude, fleet.RunnerCodex, fleet.RunnerACP, fleet.RunnerCommand, nil},
-	"provider": {"anthropic", "openai", "ollama", "demo", nil},
+	"provider": orNothing(model.Providers),
 	"run_mode": {fleet.RunAutonomous, fleet.RunInteractive, fleet.RunReview, nil},
 	"type":     {fleet.TypeInterval, fleet.TypeCron, fleet.TypeWebhook, fleet.TypeChat, nil},
 	"missed":   {fleet.MissedSkip, fleet.MissedOnce, fleet.MissedAll, nil},

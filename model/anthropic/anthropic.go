@@ -101,6 +101,12 @@ func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) 
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("User-Agent", "tidemark")
+	c.identify(req)
+	return c.http.Do(req)
+}
+
+// identify says who asks, and in which version of the API.
+func (c *Client) identify(req *http.Request) {
 	req.Header.Set("Anthropic-Version", version)
 	if c.o.Key != "" {
 		req.Header.Set("X-Api-Key", c.o.Key)
@@ -108,5 +114,27 @@ func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) 
 	if c.o.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.o.Token)
 	}
-	return c.http.Do(req)
+}
+
+// mostListed is the most that the API puts on one page of models, far more than
+// there are.
+const mostListed = "1000"
+
+// Models implements model.Lister.
+func (c *Client) Models(ctx context.Context) ([]model.Listed, error) {
+	if c.broken != nil {
+		return nil, c.broken
+	}
+	at := c.url.JoinPath("..", "models")
+	at.RawQuery = url.Values{"limit": {mostListed}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	c.identify(req)
+	raw, err := model.Ask(c.http, req, Provider, c.o.Key, c.o.Token)
+	if err != nil {
+		return nil, err
+	}
+	return model.ReadListing(Provider, raw)
 }

@@ -74,6 +74,7 @@ type head struct {
 	MaxTokens int       `json:"max_tokens"`
 	Stream    bool      `json:"stream"`
 	Thinking  *thinking `json:"thinking,omitempty"`
+	Output    *output   `json:"output_config,omitempty"`
 	// Cache lets the server itself put a mark on the last block. A mark in the
 	// message would have to move as the conversation grows, and change bytes
 	// that were sent before.
@@ -84,6 +85,11 @@ type thinking struct {
 	Type    string `json:"type"`
 	Budget  int    `json:"budget_tokens,omitempty"`
 	Display string `json:"display,omitempty"`
+}
+
+// output says how much effort an answer is worth.
+type output struct {
+	Effort string `json:"effort"`
 }
 
 type cache struct {
@@ -109,6 +115,7 @@ func (c *Client) head(r model.Request) head {
 		}
 	default:
 		h.Thinking = &thinking{Type: "adaptive", Display: "summarized"}
+		h.Output = &output{model.Effort(r.Thinking)}
 		if r.MaxTokens == 0 {
 			h.MaxTokens += r.Thinking
 		}

@@ -45,7 +45,7 @@ func TestThinkingIsAskedForAsTheModelWantsIt(t *testing.T) {
 	for name, want := range map[string]string{
 		"claude-sonnet-4-5-20250929": `"max_tokens":12192,"stream":true,"thinking":{"type":"enabled","budget_tokens":4000}`,
 		"fake-1":                     `"max_tokens":12192,"stream":true,"thinking":{"type":"enabled","budget_tokens":4000}`,
-		"claude-opus-4-8":            `"max_tokens":12192,"stream":true,"thinking":{"type":"adaptive","display":"summarized"}`,
+		"claude-opus-4-8":            `"max_tokens":12192,"stream":true,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"low"}`,
 	} {
 		r := ask("hi")
 		r.Model, r.Thinking = name, 4000

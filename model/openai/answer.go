@@ -100,8 +100,8 @@ type reader struct {
 	chunks  int
 }
 
-// read reads an answer to its end.
-func read(name string, body io.Reader, alive func(), emit func(model.Event) error) (*model.Answer, error) {
+// readChat reads an answer to its end.
+func readChat(name string, body io.Reader, alive func(), emit func(model.Event) error) (*model.Answer, error) {
 	in := model.NewEvents(body, alive)
 	r := &reader{name: name, draft: model.NewDraft(name, emit), calls: make(map[int]*model.Piece)}
 	first, err := in.First()

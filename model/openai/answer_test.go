@@ -137,7 +137,7 @@ func FuzzAnswerIsReadOrRefused(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":[{\"text\":\"a\"}],\"tool_calls\":[{\"index\":-5,\"function\":{\"arguments\":[1]}}]}}]}\n\ndata: [DONE]"))
 	p := provider()
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		answer, err := read("fuzz", bytes.NewReader(stream), func() {}, func(model.Event) error { return nil })
+		answer, err := readChat("fuzz", bytes.NewReader(stream), func() {}, func(model.Event) error { return nil })
 		p.ReadOrRefused(t, answer, err)
 	})
 }

@@ -1,6 +1,7 @@
 // Package openai calls models through the chat completions API, in the dialects
-// of OpenAI, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and the like. It
-// accepts what each sends and requests little, because they agree on little.
+// of OpenAI, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and the like, or
+// through OpenAI's Responses API. It accepts what each sends and requests little,
+// because they agree on little.
 //
 // It keeps no conversation and reads no environment.
 //
@@ -22,19 +23,25 @@ import (
 
 // Options say which server to use, and how.
 type Options struct {
-	BaseURL string       // default: OpenAI's own; a host without a path gets /v1
-	Key     string       // "": none is sent, as local servers expect
-	Name    string       // the name of the server in errors; default "openai"
-	HTTP    *http.Client // default: http.DefaultClient; redirects are not followed
-	Retry   model.Retry
+	BaseURL string // default: OpenAI's own; a host without a path gets /v1
+	Key     string // "": none is sent, as local servers expect
+	Name    string // the name of the server in errors; default "openai"
+	Kind    Kind   // "": it is asked nothing about its models but their names
+	// Responses has it use the Responses API instead of chat completions: there
+	// a model goes on with its own thoughts after each call of a tool.
+	Responses bool
+	HTTP      *http.Client // default: http.DefaultClient; redirects are not followed
+	Retry     model.Retry
 }
 
 // Client calls one server. It may be used by several goroutines.
 type Client struct {
 	o      Options
 	http   *http.Client
-	url    *url.URL
-	broken error // an error in the options, returned when they are used
+	base   *url.URL // of what OpenAI has, with /v1
+	root   *url.URL // of what a Kind has beside it
+	url    *url.URL // of what answers
+	broken error    // an error in the options, returned when they are used
 }
 
 const home = "https://api.openai.com/v1"
@@ -48,14 +55,19 @@ func New(o Options) *Client {
 		o.Name = "openai"
 	}
 	c := &Client{o: o, http: model.Straight(o.HTTP)}
-	c.url, c.broken = model.ParseBase(o.BaseURL)
+	c.base, c.broken = model.ParseBase(o.BaseURL)
 	if c.broken != nil {
 		return c
 	}
-	if strings.Trim(c.url.Path, "/") == "" {
-		c.url.Path = "/v1"
+	if strings.Trim(c.base.Path, "/") == "" {
+		c.base.Path = "/v1"
 	}
-	c.url = c.url.JoinPath("chat", "completions")
+	root := *c.base
+	root.Path = strings.TrimSuffix(strings.TrimRight(root.Path, "/"), "/v1")
+	c.root, c.url = &root, c.base.JoinPath("chat", "completions")
+	if o.Responses {
+		c.url = c.base.JoinPath("responses")
+	}
 	return c
 }
 
@@ -82,6 +94,10 @@ func (c *Client) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Ev
 		if res.StatusCode != http.StatusOK {
 			page, _ := io.ReadAll(io.LimitReader(res.Body, model.MaxRefusalBytes))
 			return nil, model.Refused(c.o.Name, res.StatusCode, res.Header, model.WithoutKeys(page, c.o.Key))
+		}
+		read := readChat
+		if c.o.Responses {
+			read = readResponses
 		}
 		answer, err := read(c.o.Name, res.Body, alive, emit)
 		if answer != nil && answer.Entry.Model == "" {

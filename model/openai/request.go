@@ -18,6 +18,9 @@ import (
 // Equal requests have equal parts, and when the entries of one begin with those
 // of another, so do its parts.
 func (c *Client) Parts(r model.Request) ([][]byte, error) {
+	if c.o.Responses {
+		return responsesParts(r)
+	}
 	parts := make([][]byte, 0, len(r.Entries)+2)
 	tools, err := toolsOf(r.Tools)
 	if err != nil {
@@ -54,11 +57,14 @@ type head struct {
 
 // body returns a whole request, made of its parts.
 func (c *Client) body(r model.Request) ([]byte, error) {
+	if c.o.Responses {
+		return c.responsesBody(r)
+	}
 	parts, err := c.Parts(r)
 	if err != nil {
 		return nil, err
 	}
-	h := head{Model: r.Model, Stream: true, ReasoningEffort: effort(r.Thinking)}
+	h := head{Model: r.Model, Stream: true, ReasoningEffort: model.Effort(r.Thinking)}
 	h.StreamOptions.IncludeUsage = true
 	// OpenAI's own models refuse the older name, other servers do not know the
 	// newer one.
@@ -82,20 +88,6 @@ func (c *Client) body(r model.Request) ([]byte, error) {
 	}
 	body = append(append(body, `,"messages":[`...), bytes.Join(messages, []byte(","))...)
 	return append(body, `]}`...), nil
-}
-
-// effort returns the word for a thinking budget. It is empty when none is
-// wanted: a model that does not think refuses the field.
-func effort(tokens int) string {
-	switch {
-	case tokens <= 0:
-		return ""
-	case tokens <= 4096:
-		return "low"
-	case tokens <= 16384:
-		return "medium"
-	}
-	return "high"
 }
 
 type toolParam struct {

@@ -101,7 +101,7 @@ func BenchmarkDelta(b *testing.B) {
 	const deltas = 1000
 	stream := strings.Repeat("data: "+said("some words")+"\n\n", deltas) + "data: [DONE]\n\n"
 	for b.Loop() {
-		if _, err := read("bench", strings.NewReader(stream), func() {}, func(model.Event) error { return nil }); err != nil {
+		if _, err := readChat("bench", strings.NewReader(stream), func() {}, func(model.Event) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

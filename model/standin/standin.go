@@ -1,6 +1,6 @@
 // Package standin is a stand-in for a model, which tests of programs talk to
 // over HTTP as they would to a real one, and finds the real agents that it is
-// put before. It never asks a model. Only tests use it.
+// put before. It never asks a model. Only tests and the workshop use it.
 //
 //	url := standin.Start(t)
 package standin
@@ -37,17 +37,23 @@ import (
 //	drop, hang, garbage, html  cuts the answer off, says nothing, says nonsense, answers as a proxy would
 //	slow=MS long=BYTES stop=max_tokens in=N out=N cache_read=N cache_write=N
 //
+// It has one model, Model, and tells about it as each kind of server does: in the
+// list of models, and as Ollama and llama.cpp do beside it.
+//
 // Without a mark it repeats what it heard; asked "What have I said so far?" it
 // lists everything that it was sent.
 func Start(t testing.TB) string {
 	t.Helper()
-	s := httptest.NewServer(&server{failed: map[string]int{}})
+	s := httptest.NewServer(Handler())
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
 	})
 	return s.URL
 }
+
+// Handler is what Start serves, for programs of the workshop.
+func Handler() http.Handler { return &server{failed: map[string]int{}} }
 
 type server struct {
 	mu     sync.Mutex
@@ -94,6 +100,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var h heard
 	switch {
+	case tellsOfModels(w, r):
+		return
 	case r.Method != http.MethodPost:
 		http.NotFound(w, r)
 		return

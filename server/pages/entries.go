@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -58,11 +59,19 @@ func (s *Site) part(ctx context.Context, l *looking, beside *bool) (web.PartView
 		if err = add(l.log.Tail(ctx, l.at, partEntries/2)); err == nil {
 			err = add(l.after(ctx, partEntries/2, beside))
 		}
-	case l.log.Entries > 0:
+	case l.tip > 0:
 		err = add(l.log.Tail(ctx, l.tip, partEntries))
+	default:
+		var log *store.View
+		if log, err = l.log.WithDraft(ctx); err == nil {
+			err = add(log.Tail(ctx, 0, partEntries))
+		}
 	}
 	if err != nil {
 		return p, err
+	}
+	if i := slices.IndexFunc(p.Entries, func(e web.EntryView) bool { return e.Entry.Draft }); i >= 0 {
+		p.Entries, p.Drafts = p.Entries[:i:i], p.Entries[i:]
 	}
 	l.links(&p)
 	return p, nil

@@ -108,6 +108,9 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	}
 	if l.atEnd() && i.State == store.Live {
 		v.Live = s.livePath(l, v.Part)
+		if i.Tool != "" {
+			v.Growing = l.path("at", 0)
+		}
 	}
 	for _, gather := range []func(context.Context, *looking, *web.SessionView) error{s.gatherEnd, gatherKin, s.gatherTree, gatherKept, s.gatherFound, gatherShare} {
 		err := gather(ctx, l, &v)

@@ -130,6 +130,7 @@ func (f *Scan) about(ctx context.Context, s *store.Store, v *store.View) error {
 	return nil
 }
 
+// log scans the log of a session or a worker, and its draft.
 func (f *Scan) log(ctx context.Context, v *store.View, worker string) error {
 	looked := make(map[string]bool) // contents of snapshots
 	for e, err := range v.Log(ctx) {
@@ -155,6 +156,22 @@ func (f *Scan) log(ctx context.Context, v *store.View, worker string) error {
 		for _, secret := range secrets {
 			f.Found = append(f.Found, Leak{Session: v.ID, Worker: worker, Seq: e.Seq, Rule: secret.Rule, Fingerprint: secret.Fingerprint, Masked: f.Mask})
 		}
+	}
+	drafts, err := v.Draft(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range drafts {
+		secrets, err := v.FindSecrets(ctx, e)
+		if err != nil {
+			return err
+		}
+		for _, secret := range secrets {
+			f.Found = append(f.Found, Leak{Session: v.ID, Worker: worker, Seq: e.Seq, Where: "draft", Rule: secret.Rule, Fingerprint: secret.Fingerprint, Masked: f.Mask})
+		}
+	}
+	if f.Mask {
+		return v.MaskDraft(ctx)
 	}
 	return nil
 }

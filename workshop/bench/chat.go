@@ -40,7 +40,10 @@ func (r *run) chatting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.streaming(ctx)
+	if err := r.streaming(ctx); err != nil {
+		return err
+	}
+	return r.everyday(ctx)
 }
 
 // opening is one way to start a conversation.

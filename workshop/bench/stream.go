@@ -50,7 +50,8 @@ func serveDeltas(words int) (*deltaServer, error) {
 		s.words = append(s.words, fmt.Sprintf("word%d%s", i, gap(i)))
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /{deltas}/v1/chat/completions", s.answer)
+	mux.HandleFunc("POST /{deltas}/v1/chat/completions", func(w http.ResponseWriter, q *http.Request) { s.answer(w, q, 0) })
+	mux.HandleFunc("POST /paced/{deltas}/v1/chat/completions", func(w http.ResponseWriter, q *http.Request) { s.answer(w, q, pacedPause) })
 	s.server = &http.Server{Handler: mux}
 	go s.server.Serve(l)
 	return s, nil
@@ -78,7 +79,17 @@ func (s *deltaServer) since() time.Duration {
 // lastWord ends every answer, on a line of its own.
 const lastWord = "end-of-the-tide"
 
-func (s *deltaServer) answer(w http.ResponseWriter, q *http.Request) {
+// An answer that is paced has so many deltas in each pause, 2,000 a second: a
+// person can type meanwhile.
+const (
+	pacedPause  = 10 * time.Millisecond
+	pacedDeltas = 20
+)
+
+// pacedURL is the address of an answer in as many deltas as there are words.
+func (s *deltaServer) pacedURL() string { return fmt.Sprintf("%s/paced/%d/v1", s.base, len(s.words)) }
+
+func (s *deltaServer) answer(w http.ResponseWriter, q *http.Request, pause time.Duration) {
 	deltas, err := strconv.Atoi(q.PathValue("deltas"))
 	body, readErr := io.ReadAll(q.Body)
 	if err != nil || readErr != nil {
@@ -96,6 +107,9 @@ func (s *deltaServer) answer(w http.ResponseWriter, q *http.Request) {
 		part := words[i*len(words)/deltas : (i+1)*len(words)/deltas]
 		fmt.Fprintf(w, `data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":%s}}]}`+"\n\n", quoted(strings.Join(part, "")))
 		flush.Flush()
+		if pause > 0 && i%pacedDeltas == pacedDeltas-1 {
+			time.Sleep(pause)
+		}
 	}
 	fmt.Fprintf(w, `data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":%s},"finish_reason":"stop"}]}`+"\n\n", quoted("\n\n"+lastWord+"\n"))
 	fmt.Fprint(w, "data: [DONE]\n\n")

@@ -213,6 +213,8 @@ type SessionView struct {
 	Part PartView `json:"part"`
 	Live string   `json:"-"` // address for new entries; "": this is not the end
 
+	Growing string `json:"-"` // address of the page, if another tool may change its drafts; "": none can
+
 	Tree        *TreeView       `json:"-"`
 	TreeLater   bool            `json:"-"` // it takes a while to draw
 	Checkpoints []CheckpointRow `json:"checkpoints,omitempty"`
@@ -234,10 +236,11 @@ type SessionView struct {
 type PartView struct {
 	Session   string      `json:"-"`
 	Entries   []EntryView `json:"entries"`
-	Older     string      `json:"older,omitempty"` // the address of the page with earlier entries
-	OlderPart string      `json:"-"`               // and of only that part
-	Newer     string      `json:"newer,omitempty"` // the address of the page with later entries
-	ToEnd     string      `json:"-"`               // the address of the end, when this is not it
+	Drafts    []EntryView `json:"drafts,omitempty"` // at the end, which may still change
+	Older     string      `json:"older,omitempty"`  // the address of the page with earlier entries
+	OlderPart string      `json:"-"`                // and of only that part
+	Newer     string      `json:"newer,omitempty"`  // the address of the page with later entries
+	ToEnd     string      `json:"-"`                // the address of the end, when this is not it
 }
 
 // EntryView is one entry as it is shown.

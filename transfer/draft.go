@@ -1,0 +1,151 @@
+package transfer
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// What a tool may still change is not appended: it is the draft of its log, which
+// each import replaces. So a session that is imported while it grows ends as one
+// that is imported when it is complete. Where the tool is in a session may change,
+// too: it is a branch marker at the end of the draft.
+
+// finish keeps the draft of the session, with where the tool is in it, late costs,
+// and labels.
+func (l *logImport) finish(ctx context.Context) error {
+	final := l.end - int64(len(l.drafts))
+	if err := l.goTo(ctx); err != nil {
+		return err
+	}
+	if err := l.settle(ctx); err != nil || len(l.from.Labels) == 0 || l.DryRun || l.s == nil || l.result.Session == "" {
+		return err
+	}
+	here := map[int64]string{}
+	if l.here != nil {
+		var err error
+		if here, err = l.here.Labels(ctx); err != nil {
+			return err
+		}
+	}
+	for id, label := range l.from.Labels {
+		seq, ok := l.seqs[shortSumOf(id)]
+		if label = strings.TrimSpace(label); !ok || seq > final || label == "" || here[seq] == label || here[seq] == l.s.MaskText(label) {
+			continue
+		}
+		if _, err := l.changed(ctx); err != nil {
+			return err
+		}
+		if err := l.s.Label(ctx, l.result.Session, seq, label); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goTo moves the head to where the tool has it. Once something was said here, it
+// does so only if the tool moved it since the last import; otherwise what was
+// said would lose its place.
+func (l *logImport) goTo(ctx context.Context) error {
+	head, ok := l.last, l.last > 0 && l.view != nil && l.w == nil && len(l.drafts) == 0
+	switch l.from.Head {
+	case "": // its last entry is the newest, unless an earlier import left it elsewhere
+	case convert.Root:
+		head, ok = store.Root, true
+	default:
+		head, ok = l.seqs[shortSumOf(l.from.Head)]
+	}
+	if !ok || l.bare || l.s == nil {
+		return nil
+	}
+	at := l.end
+	if l.view != nil && l.w == nil && len(l.drafts) == 0 {
+		var err error
+		if at, err = l.view.Head(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case at == max(head, 0):
+		return nil
+	case l.tool.Grows && !l.appended && l.from.Head != "":
+		l.drafts = append(l.drafts, tidemark.Entry{Kind: tidemark.KindBranch, At: l.clock, Position: tidemark.Position{Parent: head}})
+		l.end++
+		return nil
+	case head == l.last && l.w != nil, l.here == nil && l.w == nil, head > l.end-int64(len(l.drafts)):
+		return nil
+	case l.w != nil:
+		return l.w.Branch(ctx, head)
+	}
+	if was := originOf(l.here.Session).Head; was == headName(l.from) || was == "" && head != store.Root {
+		return nil
+	}
+	w, err := l.changed(ctx)
+	if err != nil || w == nil {
+		return err
+	}
+	return w.Branch(ctx, head)
+}
+
+// settle keeps the draft and the late costs of a log.
+func (l *logImport) settle(ctx context.Context) error {
+	if l.DryRun || l.s == nil {
+		return nil
+	}
+	same, err := l.sameDraft(ctx)
+	if err != nil {
+		return err
+	}
+	if !same {
+		if l.result.State == "known" {
+			l.result.State = "changed"
+			if l.result.Drafts > 0 {
+				l.result.State = "grown"
+			}
+		}
+		if err := l.open(ctx); err != nil {
+			return err
+		}
+		if err := l.w.KeepDraft(ctx, l.worker, l.drafts...); err != nil {
+			return err
+		}
+		if err := l.committed(ctx); err != nil {
+			return err
+		}
+	}
+	if len(l.costs) == 0 {
+		return nil
+	}
+	if _, err := l.changed(ctx); err != nil {
+		return err
+	}
+	return l.s.Charge(ctx, l.result.Session, l.worker, l.costs)
+}
+
+// sameDraft reports whether the log has this draft already.
+func (l *logImport) sameDraft(ctx context.Context) (bool, error) {
+	if l.view == nil {
+		return len(l.drafts) == 0, nil
+	}
+	have, err := l.view.Draft(ctx)
+	if err != nil {
+		return false, err
+	}
+	after := l.end - int64(len(l.drafts))
+	return slices.EqualFunc(have, l.drafts, func(was, is tidemark.Entry) bool {
+		sameParent := was.Parent == max(is.Parent, 0) || is.Parent == 0 && was.Parent == was.Seq-1
+		if was.Kind != is.Kind || was.Key != is.Key || !sameParent || have[0].Seq != after+1 || costOf(was) != costOf(is) {
+			return false
+		}
+		if was.Kind == tidemark.KindBranch {
+			return true
+		}
+		was.Draft = false
+		sum := sumOf(was)
+		return sum == sumOf(is) || sum == sumOf(l.s.Mask(is))
+	}), nil
+}
