@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,5 +104,34 @@ func TestWhatACommandNamesIsPartOfIt(t *testing.T) {
 		if strings.Join(got, " ") != want || len(got) != len(parts) {
 			t.Errorf("%s: %q, want %q", command, parts, want)
 		}
+	}
+}
+
+func TestALongFileIsApprovedByAllOfIt(t *testing.T) {
+	dir := t.TempDir()
+	part := func() string { return chat.PartsOf(dir, []string{"long"})["long"] }
+	content := bytes.Repeat([]byte("tide"), 5<<20)
+	write := func() {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "long"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	before := part()
+	if before == "" || part() != before {
+		t.Fatalf("%q, then %q", before, part())
+	}
+	content[len(content)-1]++
+	write()
+	if part() == before {
+		t.Error("a byte at its end changes nothing")
+	}
+	// Longer than anybody waits for: no answer is for good.
+	if err := os.Truncate(filepath.Join(dir, "long"), 1<<40); err != nil {
+		t.Skipf("the file system has no such files: %v", err)
+	}
+	if a, b := part(), part(); a == "" || a == b {
+		t.Errorf("a file that is not read is %q, and %q again", a, b)
 	}
 }

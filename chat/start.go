@@ -2,8 +2,7 @@ package chat
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,8 +54,9 @@ type StartRequest struct {
 }
 
 // maxPart bounds a file of the project whose content belongs to what is
-// approved. A longer one is named by its size.
-const maxPart = 8 << 20
+// approved. About a longer one somebody is
+// asked each time.
+const maxPart = 256 << 20
 
 // PartsOf returns the hashes of those files of a project that words name, by
 // their paths in it: StartRequest.Parts.
@@ -74,13 +74,13 @@ func PartsOf(root string, words []string) map[string]string {
 		if name = filepath.ToSlash(filepath.Clean(name)); word == "" || !fs.ValidPath(name) {
 			continue
 		}
-		b, err := project.ReadFile(root, name, maxPart)
+		sum, err := project.Sum(root, name, maxPart)
 		switch {
 		case err == nil:
-			sum := sha256.Sum256(b)
-			parts[name] = hex.EncodeToString(sum[:])
+			parts[name] = sum
 		case errors.Is(err, project.ErrLong):
-			parts[name] = fmt.Sprintf("longer than %d bytes", maxPart)
+			// What cannot be told apart is approved for no second time.
+			parts[name] = fmt.Sprintf("longer than %d bytes, now %s", maxPart, rand.Text())
 		}
 	}
 	return parts

@@ -596,6 +596,7 @@ func TestAViewThatWentOnIsAskedAsAWhole(t *testing.T) {
 	w.say(logKey(2), slices.Repeat([]string{"salt"}, 100)...)
 	w.catchUp(other, index.Pace{})
 	v := w.look(ix)
+	w.exact(v, "salt") // all segments are open, and none of their blocks is kept
 	w.say(logKey(9), "salt")
 	w.catchUp(other, index.Pace{})
 	if merged, err := other.Merge(t.Context(), 0); !merged || err != nil {
