@@ -26,7 +26,7 @@ var floors = map[string][]string{
 		"internal/hint", "internal/project",
 	},
 	"craft": {
-		"store", "store/upkeep", "store/hits", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
+		"store", "store/upkeep", "store/hits", "store/rewind", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "search/segment", "search/index", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
 		"internal/grant", "internal/instructions", "internal/extension", "internal/terminal", "internal/manual",
 	},
@@ -45,6 +45,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert/bundle", "the data exports of web services are zips with lists of conversations"},
 	{"store", "search/index", "the store keeps its search index where it keeps sessions"},
 	{"store/upkeep", "store", "upkeep goes from session to session by the rules of the store"},
+	{"store/rewind", "store", "files are put back from what a session keeps"},
 	{"store/hits", "store", "a hit is what the store found, in the form that everybody gets"},
 	{"store/hits", "search", "the query says what to show of an entry, and what to mark in it"},
 	{"store/hits", "render", "what is shown of an entry is made harmless before it is cut"},

@@ -83,6 +83,10 @@ type Settings struct {
 	Workers        int    `yaml:"workers"`
 	Thinking       int    `yaml:"thinking"`
 	Learn          string `yaml:"learn"` // LearnOff, or "" to learn
+	// The most bytes that a session keeps of one file, and of all of them, before
+	// its tools change them.
+	SnapshotFile    int64 `yaml:"snapshot_file_bytes"`
+	SnapshotSession int64 `yaml:"snapshot_session_bytes"`
 }
 
 // Programs is how a conversation starts programs.

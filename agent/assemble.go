@@ -96,6 +96,7 @@ func (s *Setup) chatOptions(o Options, p Programs, a Assembly) chat.Options {
 		More: more, Hooks: hooks, Store: o.Store, Holder: o.Holder, Model: a.Model.Client, Name: a.Model.Name, Provider: a.Model.Provider, Remote: a.Model.Remote,
 		Thinking: set.Thinking, Workers: set.Workers, Title: Title, System: o.System, Session: session, Root: o.Project,
 		Allow: o.AllowRemote, Grants: o.Grants, Unattended: o.Unattended, Approve: o.Approve, AskForm: o.AskForm, Show: o.Show, FreshInterpreter: o.FreshInterpreter,
+		SnapshotFile: set.SnapshotFile, SnapshotSession: set.SnapshotSession,
 		Rounds: o.Rounds, Fenced: a.Fence.Sandbox != nil && a.Fence.Unfenced == "",
 		Limits: store.Limits{ToolRounds: set.ToolRounds, OutputBytes: set.OutputBytes, ToolsInContext: set.ToolsInContext},
 		Compact: compact.Options{Strategy: cmp.Or(o.Compaction, set.Compaction), MaxMessages: set.MaxMessages, MaxBytes: set.MaxBytes, MaxTokens: set.MaxTokens,

@@ -57,7 +57,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 		t.notice("A hook refused %s: %s", call.Name, render.Phrase(veto))
 		return refuse("not run: a hook refused it: %s", veto)
 	}
-	m := callMark{ID: call.ID, Tool: call.Name, Scope: scope}
+	m := callMark{ID: call.ID, Tool: call.Name, Scope: scope, Effect: found.Effect}
 	about := Call{ID: call.ID, Tool: call.Name, Scope: scope, Input: call.Input}
 	seen := tool.Seen{Scope: scope}
 	if ask || why != "" {
@@ -94,7 +94,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 		}
 	}
 	t.c.emit(Event{Worker: t.worker, Call: &about})
-	r, err := found.Run(tool.WithSeen(ctx, seen), call.Input)
+	r, err := found.Run(withCaller(tool.WithSeen(ctx, seen), caller{call.ID, t.worker}), call.Input)
 	if err != nil {
 		r.IsError = true
 		why := "interrupted: " + err.Error()

@@ -119,6 +119,11 @@ type Options struct {
 	// than the limit of the session; 0 leaves it to that.
 	Rounds int
 
+	// SnapshotFile and SnapshotSession are the most bytes that are kept of one
+	// file, and of all files of the session, before tools change them; 0: the
+	// defaults of package store.
+	SnapshotFile, SnapshotSession int64
+
 	Compact compact.Options
 	Limits  store.Limits // of a new session
 	Workers int          // most that run at a time; 0: DefaultWorkers

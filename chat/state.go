@@ -102,7 +102,7 @@ func (c *Chat) keep(ctx context.Context, s store.Checkpoint, reason string) erro
 	if err := c.record(ctx, s, c.box.State()); err != nil {
 		return err
 	}
-	s, err := c.snapshot(s)
+	s, err := c.completed(s)
 	if err != nil {
 		return err
 	}
@@ -127,9 +127,9 @@ func timeless(s store.Checkpoint) store.Checkpoint {
 	return s
 }
 
-// snapshot is a state with the current state of the tools, and with what is
+// completed is a state with the current state of the tools, and with what is
 // proposed. What another program keeps in Extra stays there.
-func (c *Chat) snapshot(s store.Checkpoint) (store.Checkpoint, error) {
+func (c *Chat) completed(s store.Checkpoint) (store.Checkpoint, error) {
 	s, shell := c.merged(timeless(s), c.box.State())
 	if project := c.Session().Project; project != "" { // otherwise it belongs to another program, which wants it back
 		s.Interpreter.WorkspacePath = project
@@ -160,7 +160,7 @@ func (c *Chat) Checkpoint(ctx context.Context, name, reason string) error {
 	if name == "" && reason != "" {
 		return c.keep(ctx, c.current(), reason)
 	}
-	s, err := c.snapshot(c.current())
+	s, err := c.completed(c.current())
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,8 @@ func (c *Chat) limits() store.Limits {
 	return mostOf(c.state.Limits)
 }
 
-// sessionFiles are the durable files of the session, for its tools.
+// sessionFiles are the durable files of the session, for its tools. They also keep
+// what files of the project were.
 type sessionFiles struct{ c *Chat }
 
 func (f *sessionFiles) ReadFile(ctx context.Context, name string) ([]byte, error) {

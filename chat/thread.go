@@ -54,6 +54,8 @@ type callMark struct {
 	Tool  string   `json:"tool"`
 	Scope string   `json:"scope,omitempty"`
 	By    Decision `json:"approved,omitempty"` // "": it needs no approval
+	// Effect is what the tool does, so that an undo can say what it cannot undo.
+	Effect tool.Effect `json:"effect,omitempty"`
 }
 
 // summaryMark is what the entry of a compaction holds in addition to the

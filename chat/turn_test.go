@@ -37,7 +37,7 @@ func TestATurnKeepsEachStepInItsOrder(t *testing.T) {
 		turn := r.send(c, "work")
 		same(t, turn, chat.Turn{Text: "All done.", Stop: model.StopEnd, Rounds: 3, Usage: tidemark.Usage{OutputTokens: 3}})
 		path := r.path(c.ID())
-		same(t, shape(path), []string{"tools", "system", "user", "assistant", "call", "tool", "assistant", "call", "tool", "call", "tool", "assistant"})
+		same(t, shape(path), []string{"tools", "system", "user", "assistant", "call", "snapshot", "tool", "assistant", "call", "tool", "call", "tool", "assistant"})
 		i, err := r.store.Session(t.Context(), c.ID())
 		if err != nil {
 			t.Fatal(err)

@@ -43,6 +43,7 @@ for backend in sqlite files; do
 	crash full -backend "$backend" -n "$FILLS"
 	crash lease -backend "$backend" -n "$ATTACHES" -procs "$PROCS"
 	crash chat -backend "$backend" -n "$((KILLS / 2))"
+	crash edits -backend "$backend" -n "$((KILLS / 2))"
 done
 
 # Every file-system call of every operation of the files backend, with torn

@@ -208,7 +208,7 @@ func (s *Store) Files(ctx context.Context, id tidemark.SessionID) ([]File, error
 		if err != nil {
 			return all, err
 		}
-		if r.State == filling {
+		if r.State == filling || r.State == tallying {
 			continue
 		}
 		var f File

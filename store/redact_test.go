@@ -56,7 +56,9 @@ func planted(t *testing.T, s *store.Store, secret string) (tidemark.Job, tidemar
 	add(t, w, user("hello"))
 	text := strings.Repeat("a line\n", 300_000) + "key: " + secret + "\n"
 	_, fileErr := w.PutFile(ctx, "notes/env", strings.NewReader(text))
-	err = errors.Join(fileErr, w.SaveCheckpoint(ctx, store.Checkpoint{
+	changed := tidemark.FileChange{Path: "env-" + secret, Before: fileOf("key: " + secret), After: fileOf("key: none")}
+	_, snapErr := w.KeepSnapshot(ctx, tidemark.Snapshot{Root: "/" + secret, Files: []tidemark.FileChange{changed}}, 0)
+	err = errors.Join(fileErr, snapErr, w.SaveCheckpoint(ctx, store.Checkpoint{
 		Loops: []store.Loop{{ID: "l", Goal: "try " + secret}}, Tasks: []store.Task{{ID: 1, Text: secret}}, Approvals: []store.Approval{{Tool: "bash", Scope: secret}},
 		DynamicTools: []store.DynamicTool{{Name: "t", Description: secret, Command: "login " + secret, Schema: quoted}},
 		CoreMemory:   map[string]string{"human": "knows " + secret}, Extra: quoted}))
@@ -288,7 +290,7 @@ func begun(t *testing.T, s *store.Store) *store.Writer {
 func TestEveryKindOfRecordIsKnownToTheVault(t *testing.T) {
 	places := map[string]string{
 		"session": "session", "notes": "label, title, tag", "name": "label, title", "past": "copies of entries", "worker": "worker", "checkpoint": "checkpoint", "draft": "draft",
-		"file": "file", "memory": "memory", "item": "item", "agent": "agent", "schedule": "schedule", "review": "review", "job": "job", "fork": "ids alone",
+		"file": "file, snapshot", "memory": "memory", "item": "item", "agent": "agent", "schedule": "schedule", "review": "review", "job": "job", "fork": "ids alone",
 		"lease": "holder alone", "pulse": "a time", "ask": "holder alone", "wake": "a time, and a MAC", "plain": "a mark", "secret": "the vault itself", "project": "a path", "source": "a path", "unit": "names and ids of files",
 		"fleet": "names and limits", "daemon": "names", "lane": "ids", "slots": "ids", "request": "an answer of the server: ids and what is masked already",
 		"tenant": "the operator's: masked for good", "issuer": "the operator's", "user": "the operator's: masked for good", "workspace": "the operator's",

@@ -57,7 +57,7 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 		if err := records.Decode(r, &f); err != nil {
 			return r, err
 		}
-		if r.State != filling {
+		if r.State != filling && r.State != tallying {
 			r.Key = s.fileKey(id, f.Name)
 		}
 	}

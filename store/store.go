@@ -36,7 +36,7 @@ const (
 	kindFork       = "fork"       // record: SOURCE.FORK
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
 	kindPlain      = "plain"      // record: the store is not sealed, see tidemark.PlainMark
-	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content
+	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content, or SESSION.HASH, one of a snapshot
 	kindProject    = "project"    // record: HASH, the paths at which a project was seen
 	kindMemory     = "memory"     // record: something learned in a project
 	kindSource     = "source"     // record: HASH, a folder of another tool

@@ -68,7 +68,7 @@ func (s *Store) setState(ctx context.Context, id tidemark.SessionID, to string, 
 }
 
 // Purge destroys a session: its entries, notes, workers, checkpoints, files,
-// secrets and names. Before that, each fork gets its own copy of the past that it
+// snapshots, secrets and names. Before that, each fork gets its own copy of the past that it
 // shares, and of nothing else. ErrNotFound; ErrHeld while somebody writes to it.
 // After an interruption, another call finishes the purge.
 func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) error {
@@ -189,6 +189,9 @@ func (v *View) copyPast(ctx context.Context) error {
 		return err
 	}
 	if err := c.flush(ctx); err != nil {
+		return err
+	}
+	if err := v.ownContents(ctx, segments, runs); err != nil {
 		return err
 	}
 	return v.ownSecrets(ctx, segments, runs)
@@ -329,17 +332,16 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 				return err
 			}
 			remove(r)
-			switch kind {
-			case kindWorker:
+			if kind == kindWorker {
 				b.Drops = append(b.Drops, r.Key)
-			case kindFile:
-				var f File
-				if err := records.Decode(r, &f); err == nil {
-					b.Drops = append(b.Drops, keyOf(kindFile, id, f.Content))
-				}
 			}
 		}
 	}
+	contents, err := s.fileLogs(ctx, id)
+	if err != nil {
+		return err
+	}
+	b.Drops = append(b.Drops, contents...)
 	if err := s.forgetSources(ctx, &b, id); err != nil {
 		return err
 	}

@@ -356,7 +356,10 @@ func (v *View) Before(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.
 // Log yields everything in the session, all branches and markers, in the order
 // in which it was written. Of the past that a fork shares, only the path to the
 // fork is yielded.
-func (v *View) Log(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
+func (v *View) Log(ctx context.Context) iter.Seq2[tidemark.Entry, error] { return v.LogAfter(ctx, 0) }
+
+// LogAfter is Log without the entries up to seq, which it does not read.
+func (v *View) LogAfter(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		segments, err := v.trail(ctx)
 		if err != nil {
@@ -364,14 +367,10 @@ func (v *View) Log(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
 			return
 		}
 		shared := v.sharedUpTo()
-		if shared > 0 {
-			for e, err := range v.path(ctx, shared) {
-				if !yield(e, err) {
-					return
-				}
-			}
+		if shared > seq && !v.pathRange(ctx, segments, shared, seq+1, 0, yield) {
+			return
 		}
-		v.entries(ctx, segments, shared+1, 1<<62)(yield)
+		v.entries(ctx, segments, max(shared, seq)+1, 1<<62)(yield)
 	}
 }
 

@@ -92,7 +92,7 @@ func (g guarded) ReadDir(name string) ([]fs.DirEntry, error) {
 // makeWay ends the programs of the session before one of the protected names is
 // written: their sandbox reserves it while they run.
 func (b *Box) makeWay(p place) {
-	if b.o.Sandbox != nil && p.kind == inside && runsByItself("/"+p.name) != "" {
+	if b.o.Sandbox != nil && p.kind == inside && sandbox.RunsByItself(p.name) != "" {
 		b.Reset(b.State())
 	}
 }
@@ -114,26 +114,13 @@ func (b *Box) eachWrite(input json.RawMessage) string {
 	}
 	written := filepath.Join(top, filepath.FromSlash(p.name))
 	for _, way := range []string{written, realPath(written)} { // the link, and its target
-		if name := runsByItself(filepath.ToSlash(way)); name != "" {
+		if name := sandbox.RunsByItself(filepath.ToSlash(way)); name != "" {
 			return name + " is what git, editors, shells or agents run by themselves later"
 		}
 	}
 	home, _ := getenv(b.o.Environ, "HOME")
 	if rel, ok := below(realPath(home), realPath(written)); p.kind == outside && home != "" && ok && strings.HasPrefix(rel, ".") {
 		return rel + " in the home folder is configuration of other programs"
-	}
-	return ""
-}
-
-// runsByItself returns which of the protected names a path contains, in any
-// folder. In a repository every path counts, because a configuration can be
-// included from more than one file.
-func runsByItself(path string) string {
-	path = strings.ToLower(path) + "/"
-	for _, name := range append([]string{".git"}, sandbox.Protected...) {
-		if strings.Contains(path, "/"+name+"/") {
-			return name
-		}
 	}
 	return ""
 }

@@ -188,7 +188,7 @@ func (b *Box) replace(ctx context.Context, p place, data []byte) error {
 	}
 	switch p.kind {
 	case inside:
-		return b.workspace.Replace(p.name, data)
+		return b.workspace.ReplaceKeeping(p.name, data, b.keeping(ctx, b.o.Root))
 	case stored:
 		return storageError(b.o.Files.WriteFile(ctx, p.name, data))
 	}
@@ -197,7 +197,7 @@ func (b *Box) replace(ctx context.Context, p place, data []byte) error {
 		return err
 	}
 	defer w.Close()
-	return w.Replace(p.name, data)
+	return w.ReplaceKeeping(p.name, data, b.keeping(ctx, p.folder))
 }
 
 // explain says what went wrong at a place, and what to do about it. A

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
 // Files is the durable storage of a session: whole files in the folders
@@ -23,6 +24,37 @@ type Files interface {
 	WriteFile(ctx context.Context, name string, data []byte) error
 	// List returns the names that begin with prefix, in any order.
 	List(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Keeper is what Files are that also keep what files of the workspace were before
+// a tool changes them.
+type Keeper interface {
+	// Keep is called before the file name below the folder root is changed, with
+	// a look at what stands there and with what will stand there. When it returns
+	// nil, the old file can be put back whatever happens next; otherwise the file
+	// is not changed.
+	Keep(ctx context.Context, root, name string, look func(most int64) (durable.FileState, error), to durable.FileState) error
+}
+
+// keeping returns what is called before a file below a folder is changed, nil
+// when nothing is kept.
+func (b *Box) keeping(ctx context.Context, root string) durable.Keep {
+	k, ok := b.o.Files.(Keeper)
+	if !ok {
+		return nil
+	}
+	return func(name string, look func(int64) (durable.FileState, error), to durable.FileState) error {
+		var ofFile error // and not of the storage
+		err := k.Keep(ctx, root, name, func(most int64) (s durable.FileState, err error) {
+			s, err = look(most)
+			ofFile = err
+			return s, err
+		}, to)
+		if ofFile != nil {
+			return ofFile
+		}
+		return storageError(err)
+	}
 }
 
 // storedFS shows Files as a file system, so that the tools that read the

@@ -131,6 +131,9 @@ func (s *Config) read(file string, required bool, home func() (string, error)) e
 	if s.Chat.Learn != "" && s.Chat.Learn != agent.LearnOff && s.Chat.Learn != "on" {
 		return tidemark.Invalidf("configuration %s: chat: learn: %q: want on or off", file, s.Chat.Learn)
 	}
+	if s.Chat.SnapshotFile < 0 || s.Chat.SnapshotSession < 0 {
+		return tidemark.Invalidf("configuration %s: chat: snapshot_file_bytes and snapshot_session_bytes are numbers of bytes", file)
+	}
 	switch store.Redaction(s.Redact) {
 	case "":
 	case store.RedactOff, store.RedactWarn, store.RedactMask, store.RedactVault:

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -25,6 +27,17 @@ func (f front) Export(ctx context.Context, format, file string) error {
 }
 
 func (f front) Say(ctx context.Context, blocks ...tidemark.Block) { f.r.say(ctx, blocks...) }
+
+func (f front) Choose(ctx context.Context, question string, choices ...slash.Choice) (rune, error) {
+	if !f.r.interactive {
+		return 0, tidemark.Errorf(tidemark.ErrUnsupported, "nobody can be asked")
+	}
+	keys := make([]terminal.Choice, len(choices))
+	for i, c := range choices {
+		keys[i] = terminal.Choice(c)
+	}
+	return f.r.choose(ctx, question, keys...)
+}
 
 func (f front) Unfold() { f.r.screen.unfold() }
 

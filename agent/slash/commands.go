@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -70,26 +69,6 @@ func (c *Conversation) branchTo(ctx context.Context, seq int64, name string) err
 	}
 	c.note("Branched from %s (%d messages)", name, messages)
 	return nil
-}
-
-func (c *Conversation) rewind(ctx context.Context, arg string) error {
-	v, err := c.begun(ctx)
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(cmp.Or(arg, "1"))
-	if err != nil || n < 1 {
-		return tidemark.Invalidf("/rewind %q: want a number of turns", arg)
-	}
-	head, err := v.Head(ctx)
-	if err != nil {
-		return err
-	}
-	seq, err := v.Up(ctx, head, n)
-	if err != nil {
-		return hint.With(err, "see the nodes with /tree")
-	}
-	return c.branchTo(ctx, seq, fmt.Sprintf("%d turn(s) before", n))
 }
 
 func (c *Conversation) label(ctx context.Context, text string) error {

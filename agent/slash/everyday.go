@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -21,6 +22,21 @@ func (c *Conversation) fork(ctx context.Context, title string) error {
 	v, err := c.begun(ctx)
 	if err != nil {
 		return err
+	}
+	if rest, ok := strings.CutPrefix(title, "--worktree"); ok {
+		dir, title, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(rest, "=")), " ")
+		if dir == "" {
+			return tidemark.Invalidf("/fork --worktree DIR [TITLE]: which folder?")
+		}
+		w, err := agent.ForkWorktree(ctx, v, 0, tidemark.Session{Title: strings.TrimSpace(title)}, dir, c.Setup.Environ)
+		if err != nil {
+			return err
+		}
+		for _, l := range w.Left {
+			c.note("%s is not as the session had it: %s", l.Path, l.Why)
+		}
+		c.note("Forked into %s, with %d file(s) as this session had them. Go on there: cd there, then tidemark chat --resume %.8s", w.Dir, w.Files, w.Fork.ID)
+		return nil
 	}
 	forked, err := c.Store.Fork(ctx, v.ID, 0, title)
 	if err != nil {

@@ -70,6 +70,9 @@ type Front interface {
 	New(ctx context.Context) error
 	// Say sends a message of the person and waits for the end of the turn.
 	Say(ctx context.Context, blocks ...tidemark.Block)
+	// Choose asks a question with several answers and returns the key of one, 0
+	// for none. ErrUnsupported: nobody can be asked.
+	Choose(ctx context.Context, question string, choices ...Choice) (rune, error)
 	// Unfold shows the whole of a call that was shown in short.
 	Unfold()
 	// SetPermission changes how much needs no question.
@@ -96,7 +99,8 @@ func Commands() []Command {
 	return []Command{
 		{"/tree", "", "the branches of this session", (*Conversation).tree, false, false},
 		{"/branch", "NODE", "go on from an earlier node, such as n1", (*Conversation).branch, false, false},
-		{"/rewind", "[N]", "go back N turns (1)", (*Conversation).rewind, false, false},
+		{"/rewind", "[N|NODE] [conversation|files|both] [--force]", "go back N turns (1), or to a node", (*Conversation).rewind, false, false},
+		{"/undo", "[N] [conversation|files|both] [--force]", "take the last turn back, also what it did to files", (*Conversation).undo, false, false},
 		{"/label", "TEXT", "name the current node", (*Conversation).label, false, false},
 		{"/checkpoint", "[NAME]", "keep the state of the session", (*Conversation).checkpoint, false, false},
 		{"/compact", "[STRATEGY]", "make the context shorter now", (*Conversation).compact, false, false},
@@ -132,7 +136,7 @@ func Commands() []Command {
 		{"/doctor", "", "look for damage in this session", (*Conversation).check, false, false},
 		{"/new", "", "begin a new session; this one is kept (/clear)", (*Conversation).begin, false, front},
 		{"/clear", "", "begin a new session; this one is kept (/new)", (*Conversation).begin, false, front},
-		{"/fork", "[TITLE]", "go on in a copy of this session", (*Conversation).fork, false, front},
+		{"/fork", "[--worktree DIR] [TITLE]", "go on in a copy of this session, also with a work tree of its own", (*Conversation).fork, false, front},
 		{"/retry", "", "send your last message again, on a branch of its own", (*Conversation).retry, false, front},
 		{"/context", "", "what the model is sent, and how much of its window that takes", (*Conversation).context, false, false},
 		{"/cost", "", "what this session used, and how much came from the provider's cache", (*Conversation).cost, anytime, false},

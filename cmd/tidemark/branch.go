@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -99,17 +101,37 @@ func labelCommand(a *app) *cobra.Command {
 }
 
 func forkCommand(a *app) *cobra.Command {
-	var title string
+	var title, worktree string
 	cmd := &cobra.Command{
-		Use:               "fork SESSION[@NODE]",
-		Short:             "Make a new session that shares another one's past",
-		Example:           "  tidemark fork last@n2 --name \"second try\"",
+		Use:   "fork SESSION[@NODE]",
+		Short: "Make a new session that shares another one's past",
+		Long: `Makes a new session that shares another one's past by reference.
+
+With --worktree it gets a work tree of git of its own: the last commit of the
+session's project, with the files that the tools of the session changed as they
+were at that node. Go on there with: tidemark chat --resume ID.`,
+		Example: `  tidemark fork last@n2 --name "second try"
+  tidemark fork last@n2 --worktree ../second-try`,
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, p, err := a.resolve(cmd.Context(), open.Write, args[0])
 			if err != nil {
 				return err
+			}
+			if worktree != "" {
+				w, err := agent.ForkWorktree(cmd.Context(), p.View, p.Seq, tidemark.Session{Title: title}, worktree, os.Environ())
+				if err != nil {
+					return err
+				}
+				a.say("Forked from %.8s into %s; %d file(s) are as the session had them", p.ID, w.Dir, w.Files)
+				for _, l := range w.Left {
+					a.say("%s is not: %s", l.Path, l.Why)
+				}
+				return a.print(w, func(out io.Writer) error {
+					_, err := fmt.Fprintln(out, w.Fork.ID)
+					return err
+				})
 			}
 			i, err := s.Fork(cmd.Context(), p.ID, p.Seq, title)
 			if err != nil {
@@ -123,5 +145,6 @@ func forkCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&title, "name", "", "the `TITLE` of the new session")
+	cmd.Flags().StringVar(&worktree, "worktree", "", "make a work tree of git for it in `DIR`, with the files of that node")
 	return cmd
 }

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,6 +53,16 @@ func (w *Workspace) ReadOnly() fs.FS { return w.root.FS() }
 // missing folders 0777, both less the umask. Hard links to the old file keep the
 // old content.
 func (w *Workspace) Replace(name string, data []byte) error {
+	return w.ReplaceKeeping(name, data, nil)
+}
+
+// Keep is called before a file is changed, with its name behind all links and
+// with what stands there. Unless it returns nil, nothing is changed.
+type Keep func(name string, look func(most int64) (FileState, error), to FileState) error
+
+// ReplaceKeeping is Replace that calls keep first; keep may be nil. A file that
+// somebody else changes after keep looked at it is ErrChanged.
+func (w *Workspace) ReplaceKeeping(name string, data []byte, keep Keep) error {
 	real, err := w.resolve(name)
 	if err != nil {
 		return &fs.PathError{Op: "write", Path: name, Err: err}
@@ -62,22 +71,22 @@ func (w *Workspace) Replace(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	dir := path.Dir(real)
-	if !there {
-		if err := w.root.MkdirAll(filepath.FromSlash(dir), ownDirMode); err != nil {
+	var was FileState
+	to := FileState{Kind: Regular, Mode: mode, Size: int64(len(data)), Data: data}
+	if keep != nil {
+		look := func(most int64) (FileState, error) {
+			was, err = w.State(real, most)
+			return was, err
+		}
+		if err := keep(real, look, to); err != nil {
 			return err
 		}
 	}
-	tmp := filepath.FromSlash(path.Join(dir, ".tidemark-"+rand.Text()))
-	err = w.create(tmp, data, mode, there)
-	if err == nil {
-		err = renameRetrying(func() error { return w.root.Rename(tmp, filepath.FromSlash(real)) })
+	still := func() error { return nil }
+	if keep != nil {
+		still = func() error { return w.still(real, was) }
 	}
-	if err != nil {
-		w.root.Remove(tmp)
-		return err
-	}
-	return w.syncDir(dir)
+	return w.swap(real, !there, still, func(tmp string) error { return w.create(tmp, data, mode, there) })
 }
 
 // writable returns the mode of an existing file, and refuses what a write in

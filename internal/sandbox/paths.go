@@ -1,5 +1,7 @@
 package sandbox
 
+import "strings"
+
 // What a confined program finds besides the project. Everything is at the same
 // path as outside, because programs have paths compiled in.
 
@@ -34,3 +36,16 @@ var Protected = []string{".git/hooks", ".git/config", ".git/config.worktree", ".
 // harmlessWhenAbsent are those of Protected that need no guard while they do not
 // exist: git reads them only when its configuration says so.
 var harmlessWhenAbsent = []string{".git/config", ".git/config.worktree"}
+
+// RunsByItself returns which of the protected names a slash-separated path
+// contains, in any folder; "" when it has none. In a repository every path
+// counts, because a configuration can be included from more than one file.
+func RunsByItself(path string) string {
+	path = "/" + strings.ToLower(path) + "/"
+	for _, name := range append([]string{".git"}, Protected...) {
+		if strings.Contains(path, "/"+name+"/") {
+			return name
+		}
+	}
+	return ""
+}

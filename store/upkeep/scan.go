@@ -39,7 +39,7 @@ func (f *Scan) All(ctx context.Context, s *store.Store) error {
 }
 
 // Session scans one session: its title, tags and labels, its entries and those of
-// its workers.
+// its workers, and what its snapshots keep of files.
 func (f *Scan) Session(ctx context.Context, s *store.Store, id tidemark.SessionID) error {
 	return f.rewriting(ctx, s, f.session(ctx, s, id))
 }
@@ -132,6 +132,7 @@ func (f *Scan) about(ctx context.Context, s *store.Store, v *store.View) error {
 
 // log scans the log of a session or a worker, and its draft.
 func (f *Scan) log(ctx context.Context, v *store.View, worker string) error {
+	looked := make(map[string]bool) // contents of snapshots
 	for e, err := range v.Log(ctx) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			f.Damage = err
@@ -148,6 +149,9 @@ func (f *Scan) log(ctx context.Context, v *store.View, worker string) error {
 			if err := v.MarkSecrets(ctx, e.Seq, secrets); err != nil {
 				return err
 			}
+		}
+		if err := f.snapshot(ctx, v, e, looked); err != nil {
+			return err
 		}
 		for _, secret := range secrets {
 			f.Found = append(f.Found, Leak{Session: v.ID, Worker: worker, Seq: e.Seq, Rule: secret.Rule, Fingerprint: secret.Fingerprint, Masked: f.Mask})
@@ -168,6 +172,39 @@ func (f *Scan) log(ctx context.Context, v *store.View, worker string) error {
 	}
 	if f.Mask {
 		return v.MaskDraft(ctx)
+	}
+	return nil
+}
+
+// snapshot scans what a snapshot keeps of files. A mark cannot mask a part of a file
+// that has to come back as it was, so with Mask the content is removed: that version
+// of the file cannot be brought back any more.
+func (f *Scan) snapshot(ctx context.Context, v *store.View, e tidemark.Entry, looked map[string]bool) error {
+	s, ok := tidemark.SnapshotOf(e)
+	if !ok {
+		return nil
+	}
+	for _, file := range s.Files {
+		for _, version := range []tidemark.FileVersion{file.Before, file.After} {
+			if looked[version.Content] {
+				continue
+			}
+			looked[version.Content] = true
+			secrets, err := v.ContentSecrets(ctx, version)
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				f.Damage = err
+				continue
+			}
+			if err == nil && f.Mask && len(secrets) > 0 {
+				err = v.DropContent(ctx, version)
+			}
+			if err != nil {
+				return err
+			}
+			for _, secret := range secrets {
+				f.Found = append(f.Found, Leak{Session: v.ID, Seq: e.Seq, Where: "snapshot of " + file.Path, Rule: secret.Rule, Fingerprint: secret.Fingerprint, Masked: f.Mask})
+			}
+		}
 	}
 	return nil
 }

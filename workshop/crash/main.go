@@ -1,8 +1,8 @@
 // Command crash proves that what Tidemark acknowledged is kept: it kills the
 // real program at random instants, cuts the power of a real file system under
 // it, fills the disk, lets many writers contend for one session, and kills
-// conversations with an agent while its tools run, and fleets while their jobs
-// do. After each blow a fresh process looks for everything that was
+// conversations with an agent while its tools run and change files, and fleets
+// while their jobs run. After each blow a fresh process looks for everything that was
 // acknowledged before it. It never repairs anything and never touches a store
 // that it did not make.
 //
@@ -11,6 +11,7 @@
 //	go run ./workshop/crash full -backend files                      (root)
 //	go run ./workshop/crash lease -backend sqlite -n 10000
 //	go run ./workshop/crash chat -backend sqlite -n 1000
+//	go run ./workshop/crash edits -backend sqlite -n 1000
 //	go run ./workshop/crash fleet -backend sqlite -n 300
 //
 // Each prints one row of a table, or with -json an object. The exit code is 1
@@ -69,6 +70,7 @@ var trials = map[string]func(context.Context, options) ([]row, error){
 	"full":  full,
 	"lease": lease,
 	"chat":  chat,
+	"edits": edits,
 	"fleet": fleetUp,
 }
 
@@ -82,7 +84,7 @@ var helpers = map[string]func(ctx context.Context, args []string, in io.Reader, 
 
 func run(ctx context.Context, args []string, out, log io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprintln(log, "crash: want kill, power, full, lease, chat or fleet")
+		fmt.Fprintln(log, "crash: want kill, power, full, lease, chat, edits or fleet")
 		return 2
 	}
 	if helper := helpers[args[0]]; helper != nil {
@@ -95,7 +97,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) int {
 	trial := trials[args[0]]
 	o, err := parse(args, log)
 	if err == nil && trial == nil {
-		err = fmt.Errorf("%q: want kill, power, full, lease, chat or fleet", args[0])
+		err = fmt.Errorf("%q: want kill, power, full, lease, chat, edits or fleet", args[0])
 	}
 	if err != nil {
 		fmt.Fprintln(log, "crash:", err)

@@ -68,6 +68,7 @@ func crashParts() (parts []part) {
 		parts = append(parts,
 			part{name: "kill-" + b, what: "SIGKILL at a random instant, " + b, goal: "R1", short: 150, full: 10_000, wanted: 10_000, command: crash("kill", b), read: ofCrash},
 			part{name: "chat-" + b, what: "SIGKILL of a chat, " + b, goal: "R1", short: 30, full: 1_000, command: crash("chat", b), read: ofCrash},
+			part{name: "edits-" + b, what: "SIGKILL while files change, " + b, goal: "R1", short: 30, full: 1_000, command: crash("edits", b), read: ofCrash},
 			part{name: "power-" + b, what: "power cut, ext4, " + b, goal: "R2", short: 40, full: 10_000, wanted: 10_000, command: crash("power", b), read: ofCrash},
 			part{name: "power-xfs-" + b, what: "power cut, XFS, " + b, goal: "R2", short: 20, full: 2_000, wanted: 2_000, command: crash("power", b, "-fs", "xfs"), read: ofCrash},
 			part{name: "full-" + b, what: "full disk, " + b, goal: "R4", short: 1, full: 20, command: crash("full", b), read: ofCrash},
