@@ -79,7 +79,7 @@ func TestSomebodyWhoCannotBeFoundIsNotWaitedFor(t *testing.T) {
 }
 
 func TestTheProcessIsNotedBeforeItsFirstEvent(t *testing.T) {
-	g := newRig(t, "hello")
+	g := newRig(t, "!lines 20000") // more than a pipe holds: it does not end before it is read
 	emit := g.task.Emit
 	g.task.Emit = func(e tidemark.Event) error {
 		if len(g.seen) == 0 {
