@@ -154,14 +154,6 @@ func (i *Importer) getenv(name string) string {
 	return open.Getenv(i.Open.Environ, name)
 }
 
-// redaction is what happens to secrets in the import.
-func (i *Importer) redaction() store.Redaction {
-	if i.Open == nil || i.Open.Redact == "" {
-		return store.RedactWarn
-	}
-	return i.Open.Redact
-}
-
 // open opens the store if it is needed; a dry run into a missing store has
 // nothing to compare with.
 func (i *Importer) open(ctx context.Context) (*store.Store, error) {
