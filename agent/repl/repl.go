@@ -28,6 +28,7 @@ type repl struct {
 	inputs  chan terminal.Input
 	broken  chan error // why there is no more input
 	reading bool       // an input is awaited
+	looped  bool       // a loop had its turn since the last input
 	// interactive means that keys are read while something else happens.
 	interactive bool
 	queue       []string // lines that were typed during a turn
@@ -147,11 +148,17 @@ func (r *repl) step(ctx context.Context) {
 		return
 	}
 	r.status(ctx)
+	// A loop that is due goes before a line that nobody has read yet, so that
+	// lines from a pipe leave it its turn; once, so that it leaves them theirs.
+	if next, ok := r.Chat.NextLoop(); ok && !r.NoLoops && !r.reading && !r.looped && !next.NextAt.After(time.Now()) {
+		r.loop(ctx)
+		return
+	}
 	r.read()
 	sleep, loop := r.timers()
 	select {
 	case in := <-r.inputs:
-		r.reading, r.idle = false, time.Now()
+		r.reading, r.looped, r.idle = false, false, time.Now()
 		r.input(ctx, in)
 	case err := <-r.broken:
 		r.gone(err)
@@ -405,6 +412,7 @@ func (r *repl) loop(ctx context.Context) {
 	if !ok {
 		return
 	}
+	r.looped = true
 	r.screen.note("[%s] %s", next.ID, slash.LoopText(next))
 	r.turn(ctx, func(ctx context.Context) error {
 		_, err := r.Chat.RunLoop(ctx, next)

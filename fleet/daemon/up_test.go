@@ -25,8 +25,9 @@ func TestAFleetIsReloadedWhileItStarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The first signal may be answered while the second text is written.
 	write := func(text string) {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(name+".new", []byte(text), 0o600), os.Rename(name+".new", name)); err != nil {
 			t.Error(err)
 		}
 	}
