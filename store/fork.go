@@ -36,6 +36,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 			return err
 		}
 		sess := as
+		sess.Draft = nil
 		sess.ID, sess.Base = tidemark.NewSessionID(), &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}
 		title, err := s.vault.RedactText(ctx, string(sess.ID), sess.Title)
 		if err != nil {
@@ -61,7 +62,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 			return err
 		}
 		forked = Info{Session: sess, State: Live, UpdatedAt: b.At, version: 1,
-			Messages: point.Position.Depth, Nodes: point.Position.Nodes, Entries: point.Seq + 1}
+			Messages: point.Position.Depth, Nodes: point.Position.Nodes, Entries: point.Seq + 1, depth: point.Position.Depth}
 		return nil
 	})
 	return forked, err
