@@ -449,6 +449,11 @@ func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 			}
 		}
 		if seq == 0 {
+			if seq, err = g.finalUpTo(ctx, source, l.keyOf(g.from.Fork.Entry)); err != nil {
+				return err
+			}
+		}
+		if seq == 0 {
 			return convert.Skipf(g.from.ForeignID, "the entry that it was forked from is not there")
 		}
 	}
