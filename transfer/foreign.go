@@ -81,10 +81,11 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	}
 	b.setClock(f.UpdatedAt, f.CreatedAt)
 	g := &sessionImport{toolImport: b, from: f, calls: make(map[string]bool), result: Result{From: from, Tool: b.tool.Name, ForeignID: f.ForeignID, Title: strings.TrimSpace(f.Title), State: "new"}}
-	if err := g.find(ctx); err != nil {
+	err := g.find(ctx)
+	if err != nil || b.reports.passed != "" {
 		return err
 	}
-	err := g.fill(ctx)
+	err = g.fill(ctx)
 	if g.w != nil {
 		err = errors.Join(err, g.w.Close(context.WithoutCancel(ctx)))
 	}
@@ -93,6 +94,9 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	}
 	g.result.Lost = f.Lost
 	b.reports.result = &g.result
+	if g.wasPurged && !b.DryRun {
+		return g.s.Unpurge(ctx, b.tool.Name, f.ForeignID)
+	}
 	return nil
 }
 
@@ -105,7 +109,7 @@ func (g *sessionImport) undo(ctx context.Context) error {
 	if l, err := g.s.Lease(ctx, g.w.ID()); err != nil || l.Holder != who {
 		return err // somebody else wrote to it meanwhile, and was told that it is kept
 	}
-	err := g.s.Purge(ctx, g.w.ID(), who)
+	err := g.s.Discard(ctx, g.w.ID(), who)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return nil // nothing of it was kept yet
 	}
@@ -124,6 +128,8 @@ type sessionImport struct {
 	calls  map[string]bool  // calls in it without a result
 	alone  bool             // no other import of it was seen
 	bare   bool             // nothing was said in it
+
+	wasPurged bool // it was purged here, and is wanted back
 
 	renewed time.Time // when its lease was last renewed
 }
@@ -200,14 +206,33 @@ func headName(f *convert.Session) string {
 	return f.Head
 }
 
-// find looks for the session among those that were imported before.
+// Why a session is passed over.
+const (
+	passedTrashed = "trashed"
+	passedPurged  = "purged"
+)
+
+// find looks for the session among those that were imported before, and says if
+// it is to be passed over.
 func (g *sessionImport) find(ctx context.Context) error {
 	if g.s == nil {
 		return nil
 	}
 	i, ok, err := g.imported(ctx, g.from.ForeignID)
-	if err != nil || !ok {
+	switch {
+	case err != nil:
 		return err
+	case !ok:
+		if g.wasPurged, err = g.s.Purged(ctx, g.tool.Name, g.from.ForeignID); g.wasPurged && (!g.Again || g.homes) {
+			g.reports.passed = passedPurged
+		}
+		return err
+	case i.State == store.Trash:
+		g.reports.passed, g.reports.session = passedTrashed, i.ID
+		return nil
+	case i.State != store.Live:
+		g.reports.passed = passedPurged
+		return nil
 	}
 	g.result.State, g.result.Session, g.result.Title = "known", i.ID, i.Title
 	g.here, err = g.s.View(ctx, i.ID)

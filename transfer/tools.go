@@ -177,6 +177,8 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 // Homes imports the files of every known tool in a home folder, and reports
 // whether there were any.
 func (i *Importer) Homes(ctx context.Context, home string) (found bool, err error) {
+	i.homes = true
+	defer func() { i.homes = false }()
 	for _, t := range Tools() {
 		for _, at := range t.Homes {
 			path := filepath.Join(home, filepath.FromSlash(at))
