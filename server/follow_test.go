@@ -209,7 +209,7 @@ func TestWhatAToolIsStillWritingIsReadAndFollowedWhenAskedFor(t *testing.T) {
 	path := request.SessionsPath + "/" + string(w.ID()) + "/entries"
 	list := func(query, tag string, status int) (all []string, next, newTag string) {
 		var page api.EntryList
-		a := s.call(t, "reader-a", "GET", path+query, nil, "If-None-Match", tag).want(t, status)
+		a := s.call(t, "reader-a", "GET", path+query, nil, "If-None-Match: "+tag).want(t, status)
 		if status == 200 {
 			a.into(t, &page)
 		}

@@ -119,6 +119,13 @@ func (s *Store) attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 // ID returns the id of the session, also before it exists.
 func (w *Writer) ID() tidemark.SessionID { return w.id }
 
+// Began reports whether the session exists, by this Writer or before it.
+func (w *Writer) Began() bool {
+	w.held.Lock()
+	defer w.held.Unlock()
+	return w.held.IsTaken()
+}
+
 // Head returns the seq of the newest entry, 0 when there is none.
 func (w *Writer) Head() int64 {
 	w.held.Lock()

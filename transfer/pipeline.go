@@ -109,7 +109,7 @@ func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
 // reports waits in w.
 func (b *toolImport) alone(w *writing) *toolImport {
 	own := newToolImport(b.Importer, b.tool)
-	own.folder, own.reports = b.folder, w
+	own.folder, own.root, own.reports = b.folder, b.root, w
 	return own
 }
 
