@@ -91,7 +91,7 @@ func TestIDsThatAToolCountsAreOfOneFolder(t *testing.T) {
 		t.Helper()
 		who := store.Self("import")
 		who.Machine = machine
-		results, err := Import(t.Context(), s, path, &Importer{Tool: "goose", Holder: who})
+		results, err := Import(t.Context(), s, path, &Importer{Tool: "goose", Holder: who, Again: true})
 		if err != nil || len(results) != 1 || results[0].Session == "" {
 			t.Fatalf("%s: %+v, %v", path, results, err)
 		}
