@@ -79,8 +79,8 @@ type Source struct {
 	FS   fs.FS  // of a folder; no link leads out of it
 	Path string // in FS: "." for the folder itself, or a file in it
 
-	// SQL opens a copy of an SQLite database in FS, with its -wal file. The
-	// original is not touched, and nothing is created beside it.
+	// SQL opens an SQLite database in FS, with its -wal file, or a copy of it. The
+	// original is not written to, and nothing is created beside it.
 	SQL func(ctx context.Context, path string) (Database, error)
 
 	// Getenv looks up an environment variable of a tool, such as a passphrase.
