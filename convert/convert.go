@@ -194,6 +194,10 @@ type Session struct {
 	Fork *Fork
 	// Copied is the id of the session that the beginning was copied from.
 	Copied string
+	// LocalTo is the folder of the Source whose sessions have ids of their own,
+	// for a tool that counts them: another folder has another session of the same
+	// ForeignID. "": it has its id everywhere.
+	LocalTo string
 	// Head is the ID of the entry that the session is at, Root where its history
 	// is empty, "" for the last one.
 	Head string

@@ -36,7 +36,7 @@ func openDatabase(ctx context.Context, dir string, fsys fs.FS, file string, copi
 	log := sizeOf(fsys, file+"-wal") + sizeOf(fsys, file+"-journal")
 	logged := hasLog(fsys, file)
 	if name != "" && logged && isPlain(name+"-shm") && isPlain(name+"-wal") {
-		// Somebody has it open. What he commits meanwhile is not seen.
+		// Somebody has it open. What they commit while a statement runs is not seen.
 		if f, err := sqlite.ReadForeign(name, false); err == nil {
 			return f, nil
 		}
