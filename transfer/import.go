@@ -54,6 +54,8 @@ type Importer struct {
 	// Again reads everything, also what did not change since it was last
 	// imported.
 	Again bool
+	// Ignore reports whether a session is to be left out. Nil: none is.
+	Ignore func(*convert.Session) bool
 	// DryRun changes nothing: Results are what would be imported.
 	DryRun bool
 	// Stdin is what the path - means.
@@ -84,10 +86,12 @@ type Importer struct {
 
 	// Results are what was imported, and Skipped counts what could not be.
 	// Unchanged counts sessions whose files are as they were when they were last
-	// imported: they were not read again, and are not among the Results.
+	// imported: they were not read again, and are not among the Results. Ignored
+	// counts what Ignore left out.
 	Results   []Result
 	Skipped   int
 	Unchanged int
+	Ignored   int
 }
 
 // Import imports what is at a path into an open store, and indexes it. The

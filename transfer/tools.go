@@ -161,15 +161,15 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 		return err
 	}
 	t.ledger, p.Known = l, l.state
-	skipped, before := t.Skipped, len(t.Results)+t.Unchanged
+	skipped, before := t.Skipped+t.Ignored, len(t.Results)+t.Unchanged
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {
 		return err
 	}
 	if err := l.settleGone(ctx, t.Holder); err != nil {
 		return err
 	}
-	if t.Skipped > skipped {
-		return l.keep(ctx) // what could not be read is told again the next time
+	if t.Skipped+t.Ignored > skipped {
+		return l.keep(ctx) // what was left out is looked at again the next time
 	}
 	return l.finish(ctx, len(t.Results)+t.Unchanged-before)
 }
@@ -177,22 +177,19 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 // Homes imports the files of every known tool in a home folder, and reports
 // whether there were any.
 func (i *Importer) Homes(ctx context.Context, home string) (found bool, err error) {
-	for _, t := range Tools() {
-		for _, at := range t.Homes {
-			path := filepath.Join(home, filepath.FromSlash(at))
-			if !i.isOf(ctx, t, path) {
-				continue
+	for _, p := range Places(home) {
+		if !i.Found(ctx, p) {
+			continue
+		}
+		found = true
+		if i.Source != nil {
+			i.Source(p.Tool, p.Path)
+		}
+		if err := i.foreign(ctx, p.Path, p.Tool.Name); err != nil {
+			if !isPathError(err) {
+				return found, fmt.Errorf("%s: %w", p.Path, err)
 			}
-			found = true
-			if i.Source != nil {
-				i.Source(t, path)
-			}
-			if err := i.foreign(ctx, path, t.Name); err != nil {
-				if !isPathError(err) {
-					return found, fmt.Errorf("%s: %w", path, err)
-				}
-				i.refuse(err)
-			}
+			i.refuse(err)
 		}
 	}
 	return found, nil
