@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -34,7 +36,14 @@ func (p plainFS) Open(name string) (fs.File, error) {
 func (p plainFS) Stat(name string) (fs.FileInfo, error) { return p.root.FS().(fs.StatFS).Stat(name) }
 
 func (p plainFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	return p.root.FS().(fs.ReadDirFS).ReadDir(name)
+	f, err := p.Open(name) // also of a pipe somebody may want a list
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := f.(*os.File).ReadDir(-1)
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return list, err
 }
 
 func (p plainFS) ReadFile(name string) ([]byte, error) {

@@ -244,7 +244,7 @@ func (w *Watcher) follows(h *home, folders []string) (swept string) {
 			return "no notifications: " + w.unheard
 		case h.folders[folder] || w.byFolder[folder] != nil:
 		case room <= 0:
-			swept = fmt.Sprintf("more than %d folders: those that changed long ago are looked through only", w.o.MaxFolders)
+			swept = cmp.Or(swept, fmt.Sprintf("more than %d folders: those that changed long ago are looked through only", w.o.MaxFolders))
 			continue
 		default:
 			if err := w.notifier.Add(folder); err != nil {
