@@ -62,6 +62,26 @@ func ToolNamed(name string) (convert.Tool, error) {
 	return convert.Tool{}, tidemark.Invalidf("tool %q: want one of %s", name, strings.Join(names, ", "))
 }
 
+// ToolNames lists the tools for which can is true, in lines that fit a help page.
+func ToolNames(can func(convert.Tool) bool) string {
+	var b strings.Builder
+	width := 20
+	for _, t := range Tools() {
+		if !can(t) {
+			continue
+		}
+		if width > 20 {
+			b.WriteString(", ")
+		}
+		if width += len(t.Name) + 2; width > 78 {
+			b.WriteString("\n")
+			width = 21
+		}
+		b.WriteString(t.Name)
+	}
+	return b.String()
+}
+
 // detect returns the tool that wrote a source.
 func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
 	for _, t := range Tools() {
