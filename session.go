@@ -24,7 +24,14 @@ type Session struct {
 	OnHold    bool            `json:"on_hold,omitempty"`  // nobody may remove it
 	Redacted  int64           `json:"redacted,omitempty"` // redaction marks in its notes
 	Charged   int64           `json:"charged,omitempty"`  // notes of costs that became known after their entries were kept
+	Draft     *DraftSize      `json:"draft,omitempty"`    // how much another tool is still writing
 	Extra     json.RawMessage `json:"extra,omitempty"`
+}
+
+// DraftSize is how much the draft of a session has, so that a list can count it.
+type DraftSize struct {
+	After    int64 `json:"after"`    // the lines of the log that it follows; with more, there is no such draft any more
+	Messages int64 `json:"messages"` // on the branch that its end is on, with those before it
 }
 
 // The modes of a session: what it may reach.

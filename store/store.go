@@ -42,6 +42,8 @@ const (
 	kindSource     = "source"     // record: HASH, a folder of another tool
 	kindDraft      = "draft"      // record: SESSION or SESSION.WORKER, what may still change of its log
 	kindUnit       = "unit"       // record: HASH.HASH, files in one that are imported together
+	kindPurgeKey   = "purgekey"   // record: RANDOM, a key of tombstones
+	kindPurged     = "purged"     // record: PURGEKEY.SUM, the tombstone of a session of another tool
 )
 
 // The states of a session, special values, and defaults.

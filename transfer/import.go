@@ -52,7 +52,8 @@ type Importer struct {
 	// says nothing about it.
 	Upload bool
 	// Again reads everything, also what did not change since it was last
-	// imported.
+	// imported, and brings back what was purged here. Homes brings nothing back:
+	// that is for a path that somebody names.
 	Again bool
 	// Ignore reports whether a session is to be left out. Nil: none is.
 	Ignore func(*convert.Session) bool
@@ -86,12 +87,17 @@ type Importer struct {
 
 	// Results are what was imported, and Skipped counts what could not be.
 	// Unchanged counts sessions whose files are as they were when they were last
-	// imported: they were not read again, and are not among the Results. Ignored
-	// counts what Ignore left out.
+	// imported: they were not read again, and are not among the Results.
+	// Trashed and Purged count sessions that were passed over, because that is
+	// where they are here. Ignored counts what Ignore left out.
 	Results   []Result
 	Skipped   int
 	Unchanged int
+	Trashed   int
+	Purged    int
 	Ignored   int
+
+	homes bool // what is imported is not a path that somebody named
 }
 
 // Import imports what is at a path into an open store, and indexes it. The

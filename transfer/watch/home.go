@@ -417,7 +417,7 @@ func (w *Watcher) take(ctx context.Context, h *home) (e Event, left bool, err er
 		e.Entries += r.Entries
 		e.Drafts += r.Drafts
 	}
-	e.Ignored = i.Ignored
+	e.Ignored, e.Trashed, e.Purged = i.Ignored, i.Trashed, i.Purged
 	if err == nil && e.Sessions > 0 {
 		err = i.Index(ctx)
 	}

@@ -62,6 +62,8 @@ type Event struct {
 	Entries  int       `json:"entries"`  // that are new
 	Drafts   int       `json:"drafts,omitempty"`
 	Ignored  int       `json:"ignored,omitempty"`
+	Trashed  int       `json:"trashed,omitempty"` // passed over: in the trash here
+	Purged   int       `json:"purged,omitempty"`  // passed over: purged here
 	LagMS    int64     `json:"lag_ms"` // from the first notice of a change until it was imported
 	Problems []string  `json:"problems,omitempty"`
 	// State is following, or why nothing is imported now: paused, full.
