@@ -64,7 +64,7 @@ type Event struct {
 	Ignored  int       `json:"ignored,omitempty"`
 	Trashed  int       `json:"trashed,omitempty"` // passed over: in the trash here
 	Purged   int       `json:"purged,omitempty"`  // passed over: purged here
-	LagMS    int64     `json:"lag_ms"` // from the first notice of a change until it was imported
+	LagMS    int64     `json:"lag_ms"`            // from the first notice of a change until it was imported
 	Problems []string  `json:"problems,omitempty"`
 	// State is following, or why nothing is imported now: paused, full.
 	State string `json:"state"`
