@@ -144,7 +144,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// Once imports what changed in every home, and returns what happened in each.
+// Once imports what changed in every home, unless the user wants a pause, and
+// returns what happened in each.
 func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	if err := w.o.check(); err != nil {
 		return nil, err
@@ -154,6 +155,11 @@ func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	}
 	w.find(ctx)
 	for _, h := range w.inOrder() {
+		if time.Now().Before(w.settings.PausedUntil) {
+			h.event.State = Paused
+			all = append(all, h.event)
+			continue
+		}
 		e, _, err := w.take(ctx, h)
 		if err != nil {
 			return all, err

@@ -140,6 +140,9 @@ func TestAPauseLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea")+say(idOf(0), 1, "/tea"))
+	if events, err := New(r.o).Once(t.Context()); err != nil || len(events) != 1 || events[0].State != Paused {
+		t.Errorf("%+v, %v", events, err)
+	}
 	r.run()
 	r.until("the pause", in(Paused))
 	if n := entries(kept(t, r.s)); n != 0 {
