@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os/user"
 
@@ -135,16 +134,7 @@ func (a *app) watchStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(st, func(w io.Writer) error {
-				for _, line := range st.Lines(a.when) {
-					fmt.Fprintln(w, line)
-				}
-				t := a.table(watch.Columns...)
-				for _, row := range st.Rows(a.when, abbreviateHome) {
-					t.Row(row...)
-				}
-				return t.Print(w)
-			})
+			return a.print(st, func(w io.Writer) error { return st.Print(w, a.table(watch.Columns...), a.when, abbreviateHome) })
 		},
 	}
 }

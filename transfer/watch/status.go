@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -105,8 +106,8 @@ func (c *Control) Status(ctx context.Context, o Options) (Status, error) {
 	return st, nil
 }
 
-// Lines says in a few lines whether somebody watches, and what holds it up.
-func (s Status) Lines(when func(time.Time) string) (lines []string) {
+// lines says in a few lines whether somebody watches, and what holds it up.
+func (s Status) lines(when func(time.Time) string) (lines []string) {
 	lines = append(lines, "Nobody watches. Begin with: tidemark watch")
 	if s.Running {
 		lines = []string{fmt.Sprintf("%s watches, since %s", s.Watcher, when(s.Since))}
@@ -144,11 +145,11 @@ func (s Status) Lines(when func(time.Time) string) (lines []string) {
 	return lines
 }
 
-// Columns are the heads of Rows.
+// Columns are the heads of the table that Print fills.
 var Columns = []string{"TOOL", "SESSIONS", "ENTRIES", "TRASHED", "CHANGED", "STATE", "LAG", "WHERE"}
 
-// Rows are a table of the tools, with a row for each home.
-func (s Status) Rows(when func(time.Time) string, abbreviate func(string) string) (rows [][]string) {
+// rows are a table of the tools, with a row for each home.
+func (s Status) rows(when func(time.Time) string, abbreviate func(string) string) (rows [][]string) {
 	for _, t := range s.Tools {
 		changed := ""
 		if !t.ChangedAt.IsZero() {
@@ -172,4 +173,15 @@ func (s Status) Rows(when func(time.Time) string, abbreviate func(string) string
 		}
 	}
 	return rows
+}
+
+// Print prints the lines and the rows.
+func (s Status) Print(w io.Writer, t *render.Table, when func(time.Time) string, abbreviate func(string) string) error {
+	for _, line := range s.lines(when) {
+		fmt.Fprintln(w, line)
+	}
+	for _, row := range s.rows(when, abbreviate) {
+		t.Row(row...)
+	}
+	return t.Print(w)
 }
