@@ -62,15 +62,9 @@ looked through from time to time, and status says so.`,
 	})
 	add.Flags().StringVar(&from, "from", "", "the `TOOL` that keeps its sessions there, instead of finding out")
 	cmd.AddCommand(a.watchStatus(), add,
-		a.watchChange("rm PATH", "Take back what add or ignore said", "rm /mnt/old-laptop/.claude", cobra.ExactArgs(1), func(ctx context.Context, c *watch.Control, args []string) error {
-			return c.Remove(ctx, args[0])
-		}),
-		a.watchChange("ignore PATH", "Leave out a folder of a tool, or the sessions of a project", "ignore ~/private", cobra.ExactArgs(1), func(ctx context.Context, c *watch.Control, args []string) error {
-			return c.Ignore(ctx, args[0])
-		}),
-		a.watchChange("pause [DURATION|off]", "Take in nothing for a while", "pause 2h\n  tidemark watch pause off", cobra.MaximumNArgs(1), func(ctx context.Context, c *watch.Control, args []string) error {
-			return c.Pause(ctx, args...)
-		}))
+		a.watchChange("rm PATH", "Take back what add or ignore said", "rm /mnt/old-laptop/.claude", cobra.ExactArgs(1), func(ctx context.Context, c *watch.Control, args []string) error { return c.Remove(ctx, args[0]) }),
+		a.watchChange("ignore PATH", "Leave out a folder of a tool, or the sessions of a project", "ignore ~/private", cobra.ExactArgs(1), func(ctx context.Context, c *watch.Control, args []string) error { return c.Ignore(ctx, args[0]) }),
+		a.watchChange("pause [DURATION|off]", "Take in nothing for a while", "pause 2h\n  tidemark watch pause off", cobra.MaximumNArgs(1), func(ctx context.Context, c *watch.Control, args []string) error { return c.Pause(ctx, args...) }))
 	return cmd
 }
 
