@@ -31,7 +31,7 @@ var floors = map[string][]string{
 		"internal/grant", "internal/instructions", "internal/extension", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
-	"doors": {"open", "transfer", "server/...", "mcp", "acp"},
+	"doors": {"open", "transfer", "transfer/watch", "server/...", "mcp", "acp"},
 	"roof":  {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
@@ -65,6 +65,8 @@ var neighbours = []struct{ from, to, reason string }{
 	{"fleet/file", "convert/herdctl", "a configuration of herdctl becomes a file"},
 	{"runner", "agent", "the built-in agent is a conversation"},
 	{"transfer", "open", "what is brought in or out lies in a store that somebody opens"},
+	{"transfer/watch", "transfer", "a watcher imports what changed"},
+	{"transfer/watch", "open", "what is imported lies in a store that somebody opens"},
 	{"server/...", "server/...", "the rooms of the server are made for each other"},
 	{"server/...", "transfer", "people bring sessions in and out over HTTP"},
 	{"server/serve", "open", "a server answers from stores that somebody opens"},
@@ -95,6 +97,7 @@ var tenants = map[string]string{
 	"github.com/muesli/":               "internal/terminal",
 	"mvdan.cc/sh/":                     "tool",
 	"github.com/coder/acp":             "runner acp",
+	"github.com/fsnotify/":             "transfer/watch",
 	"github.com/modelcontextprotocol/": "mcp agent/mcpclient",
 	// AgentZero derives the keys of its sessions as this house does.
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",

@@ -55,6 +55,8 @@ type Importer struct {
 	// imported, and brings back what was purged here. Homes brings nothing back:
 	// that is for a path that somebody names.
 	Again bool
+	// Ignore reports whether a session is to be left out. Nil: none is.
+	Ignore func(*convert.Session) bool
 	// DryRun changes nothing: Results are what would be imported.
 	DryRun bool
 	// Stdin is what the path - means.
@@ -87,12 +89,13 @@ type Importer struct {
 	// Unchanged counts sessions whose files are as they were when they were last
 	// imported: they were not read again, and are not among the Results.
 	// Trashed and Purged count sessions that were passed over, because that is
-	// where they are here.
+	// where they are here. Ignored counts what Ignore left out.
 	Results   []Result
 	Skipped   int
 	Unchanged int
 	Trashed   int
 	Purged    int
+	Ignored   int
 
 	homes bool // what is imported is not a path that somebody named
 }

@@ -56,6 +56,8 @@ func (b *toolImport) all(ctx context.Context, p convert.Source, from string) err
 	for f, err := range b.tool.Import(ctx, p) {
 		if err == nil && f.Unchanged {
 			b.same(1)
+		} else if err == nil && b.Ignore != nil && b.Ignore(f) {
+			b.Ignored++
 		} else if err == nil {
 			err = q.write(ctx, f)
 		} else if isItem(err) || errors.Is(err, tidemark.ErrHeld) {

@@ -63,6 +63,26 @@ func ToolNamed(name string) (convert.Tool, error) {
 	return convert.Tool{}, tidemark.Invalidf("tool %q: want one of %s", name, strings.Join(names, ", "))
 }
 
+// ToolNames lists the tools for which can is true, in lines that fit a help page.
+func ToolNames(can func(convert.Tool) bool) string {
+	var b strings.Builder
+	width := 20
+	for _, t := range Tools() {
+		if !can(t) {
+			continue
+		}
+		if width > 20 {
+			b.WriteString(", ")
+		}
+		if width += len(t.Name) + 2; width > 78 {
+			b.WriteString("\n")
+			width = 21
+		}
+		b.WriteString(t.Name)
+	}
+	return b.String()
+}
+
 // detect returns the tool that wrote a source.
 func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
 	for _, t := range Tools() {
@@ -175,22 +195,22 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 		return err
 	}
 	t.ledger, p.Known = l, l.state
-	skipped, before := t.Skipped, len(t.Results)+t.Unchanged
+	skipped, before := t.Skipped+t.Ignored, len(t.Results)+t.Unchanged
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {
 		return err
 	}
 	if err := l.settleGone(ctx, t.Holder, t.Skipped == skipped); err != nil {
 		return err
 	}
-	if t.Skipped > skipped {
-		return l.keep(ctx) // what could not be read is told again the next time
+	if t.Skipped+t.Ignored > skipped {
+		return l.keep(ctx) // what was left out is looked at again the next time
 	}
 	return l.finish(ctx, len(t.Results)+t.Unchanged-before)
 }
 
-// HomesOf returns where a tool may keep its sessions: in a home folder, and where
+// homesOf returns where a tool may keep its sessions: in a home folder, and where
 // the environment says. They need not exist.
-func HomesOf(t convert.Tool, home string, getenv func(string) string) (paths []string) {
+func homesOf(t convert.Tool, home string, getenv func(string) string) (paths []string) {
 	for _, at := range t.Homes {
 		paths = append(paths, filepath.Join(home, filepath.FromSlash(at)))
 	}
@@ -215,21 +235,19 @@ func sameFolder(a, b string) bool {
 func (i *Importer) Homes(ctx context.Context, home string) (found bool, err error) {
 	i.homes = true
 	defer func() { i.homes = false }()
-	for _, t := range Tools() {
-		for _, path := range HomesOf(t, home, i.getenv) {
-			if !i.isOf(ctx, t, path) {
-				continue
+	for _, p := range i.Places(home) {
+		if !i.Found(ctx, p) {
+			continue
+		}
+		found = true
+		if i.Source != nil {
+			i.Source(p.Tool, p.Path)
+		}
+		if err := i.foreign(ctx, p.Path, p.Tool.Name); err != nil {
+			if !isPathError(err) {
+				return found, fmt.Errorf("%s: %w", p.Path, err)
 			}
-			found = true
-			if i.Source != nil {
-				i.Source(t, path)
-			}
-			if err := i.foreign(ctx, path, t.Name); err != nil {
-				if !isPathError(err) {
-					return found, fmt.Errorf("%s: %w", path, err)
-				}
-				i.refuse(err)
-			}
+			i.refuse(err)
 		}
 	}
 	return found, nil

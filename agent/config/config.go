@@ -46,8 +46,17 @@ type Config struct {
 	Chat agent.Settings `yaml:"chat"`
 	// Sandbox is what programs of conversations run in.
 	Sandbox Sandbox `yaml:"sandbox"`
+	// Watch is how the sessions of other tools are kept.
+	Watch Watch `yaml:"watch"`
 
 	origins map[string]string
+}
+
+// Watch configures tidemark watch.
+type Watch struct {
+	// MaxBytes is how large the store may become before nothing more is taken in;
+	// 0: any size.
+	MaxBytes int64 `yaml:"max_bytes"`
 }
 
 // Files are the locations of a configuration.
@@ -82,7 +91,7 @@ func Load(f Files) (Config, error) {
 	// and what programs may do.
 	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil,
 		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "chat": p.Chat != (agent.Settings{}),
-		"sandbox": p.Sandbox.isSet()} {
+		"sandbox": p.Sandbox.isSet(), "watch": p.Watch != (Watch{})} {
 		if set {
 			return s, tidemark.Invalidf("%s: %s: only your own configuration can set it", local, name)
 		}
@@ -133,6 +142,12 @@ func (s *Config) read(file string, required bool, home func() (string, error)) e
 	}
 	if s.Chat.SnapshotFile < 0 || s.Chat.SnapshotSession < 0 {
 		return tidemark.Invalidf("configuration %s: chat: snapshot_file_bytes and snapshot_session_bytes are numbers of bytes", file)
+	}
+	if s.Watch.MaxBytes < 0 {
+		return tidemark.Invalidf("configuration %s: watch: max_bytes is a number of bytes", file)
+	}
+	if s.Watch != (Watch{}) {
+		s.origins["watch"] = file
 	}
 	switch store.Redaction(s.Redact) {
 	case "":

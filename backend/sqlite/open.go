@@ -26,7 +26,7 @@ type setting struct {
 	now        func() time.Time
 }
 
-var here = setting{upgrades: upgrades, readable: 1, fileSystem: fileSystem, now: time.Now}
+var here = setting{upgrades: upgrades, readable: 1, fileSystem: durable.FileSystem, now: time.Now}
 
 // version is the schema that the program writes.
 func (s setting) version() int64 { return int64(len(s.upgrades)) + 1 }

@@ -48,7 +48,7 @@ store is, and opens with the same keys.
 
 --format TOOL writes a session, or with --all every one of them and the agents
 and jobs of a fleet, as another tool would have, into a folder, and says what
-that tool has no place for: ` + toolNames(transfer.CanExport) + `.`,
+that tool has no place for: ` + transfer.ToolNames(transfer.CanExport) + `.`,
 		Example: `  tidemark export last > session.md
   tidemark export 7f3a@n2 --format html -o session.html
   tidemark export last --all-branches --format json --redact

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +28,7 @@ entries as NDJSON; and the sessions that other tools keep. The format is
 detected; - is stdin. Files of other tools are only read, and credentials are
 not opened.
 
-Known tools: ` + toolNames(transfer.CanImport) + `.
+Known tools: ` + transfer.ToolNames(transfer.CanImport) + `.
 
 A second import adds only what is new: a session that grew gets the rest, and an
 entry that was changed becomes a branch beside what it was. Files that did not
@@ -215,24 +214,4 @@ func printSources(w io.Writer, results []transfer.Result) {
 		}
 		last = r.From
 	}
-}
-
-// toolNames lists the tools for which can is true, in lines that fit a help page.
-func toolNames(can func(convert.Tool) bool) string {
-	var b strings.Builder
-	width := 20
-	for _, t := range transfer.Tools() {
-		if !can(t) {
-			continue
-		}
-		if width > 20 {
-			b.WriteString(", ")
-		}
-		if width += len(t.Name) + 2; width > 78 {
-			b.WriteString("\n")
-			width = 21
-		}
-		b.WriteString(t.Name)
-	}
-	return b.String()
 }

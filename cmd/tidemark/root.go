@@ -51,7 +51,7 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 		"change": {branchCommand(a), rewindCommand(a), labelCommand(a), forkCommand(a), renameCommand(a), tagCommand(a), rmCommand(a), restoreCommand(a), purgeCommand(a),
 			pinCommand(a), unpinCommand(a), holdCommand(a), unholdCommand(a), gcCommand(a)},
 		"serve":    {serveCommand(a), mcpCommand(a), openCommand(a), databaseCommand(a), tokenCommand(a), tenantCommand(a), userCommand(a), auditCommand(a), shareCommand(a)},
-		"move":     {restoreDrillCommand(a), exportCommand(a), importCommand(a), migrateCommand(a), keyCommand(a)},
+		"move":     {restoreDrillCommand(a), exportCommand(a), importCommand(a), watchCommand(a), migrateCommand(a), keyCommand(a)},
 		"plumbing": {appendCommand(a), catCommand(a), recordCommand(a), revealCommand(a)},
 		"":         {configCommand(a), versionCommand(a), manCommand(a)},
 	} {

@@ -88,8 +88,9 @@ func makeMissing(dir string) error {
 }
 
 // ReadOnly returns the directory as a read-only file system. No link leads out
-// of it.
-func (d *Dir) ReadOnly() fs.FS { return d.root.FS() }
+// of it, and nothing but files and directories is opened: a pipe would be waited
+// for, and a device may have no end.
+func (d *Dir) ReadOnly() fs.FS { return plainFS{d.root} }
 
 // Close releases the directory. Open files stay open.
 func (d *Dir) Close() error {

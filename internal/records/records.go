@@ -111,6 +111,10 @@ func (k *Kernel) ChangedAt(at func() time.Time, grown func(tidemark.Batch), befo
 // when its agent wants to continue it. A purge of the session removes it.
 const KindWake = "wake"
 
+// KindWatch is the kind of the records of those who watch the folders of other
+// tools on a machine. Another store has its own.
+const KindWatch = "watch"
+
 // Backend returns the Backend that the Kernel works on.
 func (k *Kernel) Backend() tidemark.Backend { return k.backend }
 

@@ -1,4 +1,4 @@
-package sqlite
+package durable
 
 import (
 	"path/filepath"
@@ -7,7 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-func fileSystem(dir string) (string, bool, error) {
+// FileSystem names the file system of a folder, and says whether it is, or may be,
+// on another machine.
+func FileSystem(dir string) (string, bool, error) {
 	volume := filepath.VolumeName(dir)
 	if strings.HasPrefix(volume, `\\`) && !strings.HasPrefix(volume, `\\?\`) && !strings.HasPrefix(volume, `\\.\`) {
 		return "a share", true, nil

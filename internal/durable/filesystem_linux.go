@@ -1,4 +1,4 @@
-package sqlite
+package durable
 
 import (
 	"bufio"
@@ -35,7 +35,9 @@ var networkMagics = map[uint32]string{
 // local NTFS disk; the mount table tells them apart.
 const fuseMagic = 0x65735546
 
-func fileSystem(dir string) (string, bool, error) {
+// FileSystem names the file system of a folder, and says whether it is, or may be,
+// on another machine.
+func FileSystem(dir string) (string, bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return "", false, &os.PathError{Op: "statfs", Path: dir, Err: err}

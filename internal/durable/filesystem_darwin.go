@@ -1,4 +1,4 @@
-package sqlite
+package durable
 
 import (
 	"os"
@@ -13,7 +13,9 @@ var networkTypes = map[string]bool{
 	"macfuse": true, "osxfuse": true, "osxfusefs": true, "fusefs": true, "fuse-t": true,
 }
 
-func fileSystem(dir string) (string, bool, error) {
+// FileSystem names the file system of a folder, and says whether it is, or may be,
+// on another machine.
+func FileSystem(dir string) (string, bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return "", false, &os.PathError{Op: "statfs", Path: dir, Err: err}

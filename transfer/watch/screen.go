@@ -1,0 +1,90 @@
+package watch
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark/render"
+)
+
+// Screen shows people what a watcher does: on a terminal one line for each home,
+// which changes, and elsewhere a line for everything that happened. It may be used
+// concurrently.
+type Screen struct {
+	W        io.Writer
+	Terminal bool
+	Columns  int
+	// Path abbreviates a path; nil: it is shown whole.
+	Path func(string) string
+
+	mu    sync.Mutex
+	homes []Event // with the sums of what was imported
+	lines int     // that are shown
+}
+
+// Tell shows an Event. It is what Options.Tell wants.
+func (s *Screen) Tell(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.Terminal {
+		fmt.Fprintln(s.W, render.CleanLine(s.line(e)))
+		return
+	}
+	for i := range s.homes {
+		if h := s.homes[i]; h.Tool == e.Tool && h.Path == e.Path {
+			e.Sessions, e.Entries = e.Sessions+h.Sessions, e.Entries+h.Entries
+			s.homes[i] = e
+			s.paint()
+			return
+		}
+	}
+	s.homes = append(s.homes, e)
+	s.paint()
+}
+
+// paint shows all homes again, in the place where they are.
+func (s *Screen) paint() {
+	var b strings.Builder
+	if s.lines > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", s.lines)
+	}
+	for _, e := range s.homes {
+		b.WriteString("\r\x1b[K" + render.Truncate(render.CleanLine(s.line(e)), max(s.Columns-1, 20)) + "\n")
+	}
+	s.lines = len(s.homes)
+	io.WriteString(s.W, b.String()) // there is nobody to tell that the terminal is gone
+}
+
+// line says in a line what happened.
+func (s *Screen) line(e Event) string {
+	path := e.Path
+	if s.Path != nil {
+		path = s.Path(path)
+	}
+	says := fmt.Sprintf("%s  %-14s %d session(s), %d new entries", e.At.Local().Format(time.TimeOnly), e.Tool, e.Sessions, e.Entries)
+	if e.Drafts > 0 {
+		says += ", being written"
+	}
+	if e.LagMS > 0 {
+		says += fmt.Sprintf(", %s after", time.Duration(e.LagMS)*time.Millisecond)
+	}
+	switch e.State {
+	case Paused:
+		says += "; paused"
+	case Full:
+		says += "; the store is as large as watch.max_bytes allows: nothing is taken in until there is room"
+	case Missing:
+		says += "; is not there any more, what was taken in stays"
+	}
+	says += "  " + path
+	if e.Swept != "" {
+		says += "; looked through from time to time: " + e.Swept
+	}
+	if n := len(e.Problems); n > 0 {
+		says += fmt.Sprintf("; %d problem(s): %s", n, e.Problems[0])
+	}
+	return says
+}

@@ -1,0 +1,342 @@
+// Package watch follows the folders in which the agents of a machine keep their
+// sessions, and imports what they write, as long as it runs.
+//
+// It only reads those folders, and has no rules about sessions: each change is an
+// import by package transfer, which finds what is here already. So a watcher that
+// is killed at any moment loses and doubles nothing; the next one imports what
+// changed meanwhile. Notifications of the system make it fast, and are never relied
+// on: every folder is also looked through from time to time.
+//
+//	err := watch.New(watch.Options{Opened: opened, Holder: who, Home: home}).Run(ctx)
+package watch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/transfer"
+)
+
+// Options say what is watched, and where it goes.
+type Options struct {
+	Opened *open.Opened
+	Open   *open.Options // for the environment of the tools
+	Holder tidemark.Holder
+	User   string // whose watcher it is; a store has one for each user and machine
+	Home   string // the home folder that is watched
+
+	// Tool restricts the watcher to one tool; "": all.
+	Tool string
+	// StorePath is the file or folder of the store, "" if it is not on this
+	// machine. MaxBytes is how large it may become before nothing more is
+	// imported; 0: any size.
+	StorePath string
+	MaxBytes  int64
+
+	// Notify begins notifications; nil: those of the operating system.
+	Notify func() (Notifier, error)
+	// MaxFolders bounds the folders that notifications are asked for; 0: 8,192.
+	MaxFolders int
+	// SweepAfter is when a home is looked through again after a change, and
+	// SweepAtLeast how often when nothing changes; zero: 5 s and 5 min.
+	SweepAfter, SweepAtLeast time.Duration
+
+	// Tell is called with what happened. It may be nil.
+	Tell func(Event)
+}
+
+// Event is something that happened to a home.
+type Event struct {
+	At       time.Time `json:"at"`
+	Tool     string    `json:"tool"`
+	Path     string    `json:"path"`
+	Sessions int       `json:"sessions"` // that are new or changed
+	Entries  int       `json:"entries"`  // that are new
+	Drafts   int       `json:"drafts,omitempty"`
+	Ignored  int       `json:"ignored,omitempty"`
+	Trashed  int       `json:"trashed,omitempty"` // passed over: in the trash here
+	Purged   int       `json:"purged,omitempty"`  // passed over: purged here
+	LagMS    int64     `json:"lag_ms"`            // from the first notice of a change until it was imported
+	Problems []string  `json:"problems,omitempty"`
+	// State is following, or why nothing is imported now: paused, full.
+	State string `json:"state"`
+	// Swept says why changes are found by looking only; "": the system tells them.
+	Swept string `json:"swept,omitempty"`
+}
+
+// The states of an Event.
+const (
+	Following = "following"
+	Paused    = "paused"
+	Full      = "full"
+	Missing   = "missing" // the folder is not there any more
+)
+
+const (
+	// settleTime is for how long changes are collected: tools write several lines
+	// at once.
+	settleTime = 25 * time.Millisecond
+	// A home is not imported again before a multiple of the time that its last
+	// import took, so that a home that is slow to read leaves the machine to
+	// others.
+	restFactor, maxRest = 10, 30 * time.Second
+	// discoverEvery is how often homes are looked for that nobody told of.
+	discoverEvery = 30 * time.Second
+	// reportEvery is how often a report is kept at most.
+	reportEvery = 5 * time.Second
+	// maxProblems bounds the problems of a home that are reported.
+	maxProblems = 5
+)
+
+// Watcher follows the homes of tools. New returns one; Run and Once are for one
+// goroutine.
+type Watcher struct {
+	o       Options
+	control *Control
+
+	homes    map[string]*home // by tool and path
+	waiting  map[string]bool  // folders in which homes may appear
+	discover time.Time        // when homes are looked for again
+	notifier Notifier         // nil: there are no notifications
+	unheard  string           // why there are none
+	reported time.Time
+	news     bool // something happened since then
+	sized    time.Time
+	bytes    int64
+
+	mu       sync.Mutex // guards what follows, and the flags of homes
+	settings Settings
+	byFolder map[string][]*home // the homes that a folder belongs to
+	rescan   bool               // homes may have come
+	wake     chan struct{}
+}
+
+// New returns a Watcher.
+func New(o Options) *Watcher {
+	if o.Notify == nil {
+		o.Notify = SystemNotifier
+	}
+	o.MaxFolders = cmp.Or(o.MaxFolders, 8192)
+	o.SweepAfter, o.SweepAtLeast = cmp.Or(o.SweepAfter, 5*time.Second), cmp.Or(o.SweepAtLeast, 5*time.Minute)
+	if o.Tell == nil {
+		o.Tell = func(Event) {}
+	}
+	return &Watcher{o: o, control: ControlOf(o), homes: make(map[string]*home), waiting: make(map[string]bool),
+		byFolder: make(map[string][]*home), wake: make(chan struct{}, 1)}
+}
+
+// check refuses what cannot be watched.
+func (o Options) check() error {
+	switch {
+	case o.Home == "":
+		return tidemark.Invalidf("there is no home folder to watch")
+	case o.MaxBytes > 0 && o.StorePath == "":
+		return tidemark.Unsupportedf("watch: max_bytes: the size of a store is known for sqlite: and files: only")
+	}
+	return nil
+}
+
+// Once imports what changed in every home, unless the user wants a pause, and
+// returns what happened in each.
+func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
+	if err := w.o.check(); err != nil {
+		return nil, err
+	}
+	if w.settings, err = w.control.Settings(ctx); err != nil {
+		return nil, err
+	}
+	w.find(ctx)
+	for _, h := range w.inOrder() {
+		if time.Now().Before(w.settings.PausedUntil) {
+			h.event.State = Paused
+			all = append(all, h.event)
+			continue
+		}
+		e, _, err := w.take(ctx, h)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// Run watches until ctx ends, which is no error. ErrHeld: somebody watches
+// already. ErrConflict: another one took over.
+func (w *Watcher) Run(ctx context.Context) error {
+	if err := w.o.check(); err != nil {
+		return err
+	}
+	holding, err := w.control.take(ctx, w.o.Holder)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		w.keep(ctx, holding, cancel)
+	}()
+	defer func() {
+		cancel(nil)
+		<-kept
+	}()
+	if w.settings, err = w.control.Settings(ctx); err != nil {
+		return errors.Join(err, w.control.free(context.WithoutCancel(ctx), holding))
+	}
+	stop := w.listen()
+	w.loop(ctx)
+	stop()
+	w.news = true
+	w.report(context.WithoutCancel(ctx), true)
+	err = w.control.free(context.WithoutCancel(ctx), holding)
+	if cause := context.Cause(ctx); errors.Is(cause, tidemark.ErrConflict) {
+		return cause
+	}
+	return err
+}
+
+// keep renews the lease, and looks what the user wants.
+func (w *Watcher) keep(ctx context.Context, holding *records.Holding, cancel context.CancelCauseFunc) {
+	look := func() {
+		s, err := w.control.Settings(ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err == nil && s.version != w.settings.version {
+			w.settings, w.rescan = s, true
+			w.ring()
+		}
+	}
+	lost := func(err error) bool { return errors.Is(err, tidemark.ErrConflict) }
+	if err := holding.KeepAlive(ctx, look, lost); err != nil {
+		cancel(err)
+	}
+}
+
+// ring wakes the loop.
+func (w *Watcher) ring() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loop imports what is due, one home after the other.
+func (w *Watcher) loop(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		rescan := w.rescan
+		w.rescan = false
+		paused := w.settings.PausedUntil
+		w.mu.Unlock()
+		now := time.Now()
+		if rescan || !now.Before(w.discover) {
+			w.find(ctx)
+			w.discover = time.Now().Add(discoverEvery)
+		}
+		if now.Before(paused) {
+			w.tellPaused(now)
+			w.report(ctx, false)
+			w.wait(ctx, paused)
+			continue
+		}
+		h, at := w.next(now)
+		if h == nil {
+			w.report(ctx, false)
+			if w.news && w.reported.Add(reportEvery).Before(at) {
+				at = w.reported.Add(reportEvery)
+			}
+			w.wait(ctx, at)
+			continue
+		}
+		w.follow(ctx, h)
+	}
+}
+
+// wait returns at a time, or when something happens.
+func (w *Watcher) wait(ctx context.Context, until time.Time) {
+	timer := time.NewTimer(min(time.Until(until), discoverEvery))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.wake:
+	case <-timer.C:
+	}
+}
+
+// inOrder returns the homes in the order of the tools.
+func (w *Watcher) inOrder() []*home {
+	return slices.SortedFunc(maps.Values(w.homes), func(a, b *home) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Path, b.Path)) })
+}
+
+// next returns a home that is due, or when one will be.
+func (w *Watcher) next(now time.Time) (due *home, at time.Time) {
+	at = now.Add(discoverEvery)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var first time.Time
+	for _, h := range w.homes {
+		when := h.sweepAt
+		if !h.changedAt.IsZero() && h.changedAt.Add(settleTime).Before(when) {
+			when = h.changedAt.Add(settleTime)
+		}
+		if when.Before(h.notBefore) {
+			when = h.notBefore
+		}
+		if !when.After(now) && (due == nil || when.Before(first)) {
+			due, first = h, when
+		}
+		if when.Before(at) {
+			at = when
+		}
+	}
+	return due, at
+}
+
+// tellPaused tells once that nothing is imported now.
+func (w *Watcher) tellPaused(now time.Time) {
+	for _, h := range w.inOrder() {
+		if h.event.State != Paused {
+			h.event.State, h.event.At = Paused, now
+			w.tell(h)
+		}
+	}
+}
+
+// tell tells what happened to a home.
+func (w *Watcher) tell(h *home) {
+	w.news = true
+	w.o.Tell(h.event)
+}
+
+// report keeps what the watcher knows, for people who ask. That it cannot is no
+// reason to stop.
+func (w *Watcher) report(ctx context.Context, now bool) {
+	if !w.news || !now && time.Since(w.reported) < reportEvery {
+		return
+	}
+	r := Report{Unheard: w.unheard, Homes: []Event{}}
+	for _, h := range w.inOrder() {
+		e := h.total
+		e.Problems = h.event.Problems
+		e.At, e.LagMS, e.State, e.Swept = h.event.At, h.event.LagMS, h.event.State, h.event.Swept
+		r.Homes = append(r.Homes, e)
+	}
+	w.reported, w.news = time.Now(), false
+	if err := w.control.keepReport(ctx, r); err != nil {
+		w.news = ctx.Err() == nil
+	}
+}
+
+// importer returns an import into the store.
+func (w *Watcher) importer() *transfer.Importer {
+	return &transfer.Importer{Opened: w.o.Opened, Open: w.o.Open, Holder: w.o.Holder}
+}

@@ -1,0 +1,287 @@
+package watch
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// never is longer than any test.
+const never = 24 * time.Hour
+
+func TestWhatIsToldLateTwiceOrNotAtAllIsImportedAsIfAtOnce(t *testing.T) {
+	for trial := range uint64(3) {
+		random := rand.New(rand.NewPCG(trial, 7))
+		r := newRig(t)
+		fake := newFake(1 << 20)
+		r.o.Notify = func() (Notifier, error) { return fake, nil }
+		stop := r.run()
+		var told []Change
+		for n := range 24 {
+			session := random.IntN(3)
+			file := r.transcript("-tea", session)
+			was, _ := os.ReadFile(file)
+			line := say(idOf(session), strings.Count(string(was), "\n"), "/tea")
+			cut := random.IntN(len(line))
+			r.append(file, line[:cut]) // a line may be seen half written
+			told = append(told, Change{Path: file, Folder: n%3 == 0})
+			r.append(file, line[cut:])
+			switch random.IntN(4) {
+			case 0: // lost
+			case 1: // late, twice and in another order
+				random.Shuffle(len(told), func(i, j int) { told[i], told[j] = told[j], told[i] })
+				for _, c := range append(told, told...) {
+					fake.changes <- c
+				}
+				told = nil
+			case 2:
+				fake.changes <- Change{Lost: true}
+			default:
+				fake.changes <- told[len(told)-1]
+			}
+		}
+		want := atOnce(t, r.home)
+		for entries(kept(t, r.s)) < entries(want) {
+			r.until("the next import", func(Event) bool { return true })
+		}
+		stop()
+		if diff := cmp.Diff(want, kept(t, r.s)); diff != "" || entries(want) != 24 {
+			t.Errorf("trial %d: at once - and watched +\n%s", trial, diff)
+		}
+	}
+}
+
+func TestTheSystemTellsOfWhatToolsWrite(t *testing.T) {
+	r := newRig(t)
+	r.o.SweepAfter, r.o.SweepAtLeast = never, never // only the system can tell
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	r.run()
+	r.until("the home as it was found", in(Following))
+	r.append(r.transcript("-tea", 0), say(idOf(0), 1, "/tea"))
+	r.until("a line", took(1))
+	r.append(r.transcript("-coffee", 1), say(idOf(1), 0, "/coffee")+say(idOf(1), 1, "/coffee"))
+	r.until("a session in a new folder", took(1))
+	r.append(filepath.Join(r.home, ".codex", "sessions", "2026", "11", "01", "rollout-2026-11-01T10-00-00-"+idOf(5)+".jsonl"), codexLines)
+	r.until("a home that was not there", func(e Event) bool { return e.Tool == "codex" && e.Sessions == 1 })
+	if diff := cmp.Diff(atOnce(t, r.home), kept(t, r.s)); diff != "" {
+		t.Errorf("at once - and watched +\n%s", diff)
+	}
+}
+
+// codexLines are a thread of Codex.
+const codexLines = `{"timestamp":"2026-11-01T10:00:00.000Z","type":"session_meta","payload":{"id":"00051111-1111-4111-8111-111111111111","timestamp":"2026-11-01T10:00:00.000Z","cwd":"/tea","originator":"codex_cli_rs","cli_version":"0.98.0","source":"cli","model_provider":"openai"}}
+{"timestamp":"2026-11-01T10:00:01.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"How warm is white tea?"}]}}
+{"timestamp":"2026-11-01T10:00:02.000Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"About 75 degrees."}]}}
+{"timestamp":"2026-11-01T10:00:03.000Z","type":"event_msg","payload":{"type":"task_complete"}}
+`
+
+func TestAStoreHasOneWatcherForAUserOfAMachine(t *testing.T) {
+	r := newRig(t)
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	r.run()
+	r.until("the first", in(Following))
+	if err := New(r.o).Run(t.Context()); !errors.Is(err, tidemark.ErrHeld) {
+		t.Errorf("a second watcher: %v, want ErrHeld", err)
+	}
+	if st := r.status(); !st.Running || len(st.Tools) != 1 {
+		t.Errorf("%+v", st)
+	}
+	other := r.o
+	other.User = "bob"
+	if events, err := New(other).Once(t.Context()); err != nil || len(events) != 1 {
+		t.Errorf("%v, %v", events, err)
+	}
+}
+
+func TestExhaustedNotificationsAreMadeUpForByLooking(t *testing.T) {
+	r := newRig(t)
+	fake := newFake(2)
+	r.o.Notify = func() (Notifier, error) { return fake, nil }
+	for n := range 5 {
+		r.append(r.transcript(string(rune('a'+n)), n), say(idOf(n), 0, "/tea"))
+	}
+	r.run()
+	e := r.until("the home as it was found", in(Following))
+	if !strings.Contains(e.Swept, "no more notifications") {
+		t.Errorf("nothing is said about it: %+v", e)
+	}
+	for n := range 5 {
+		r.append(r.transcript(string(rune('a'+n)), n), say(idOf(n), 1, "/tea"))
+		r.until("a line in one of the folders", took(1))
+	}
+	if diff := cmp.Diff(atOnce(t, r.home), kept(t, r.s)); diff != "" {
+		t.Errorf("at once - and watched +\n%s", diff)
+	}
+}
+
+func TestWithoutNotificationsFoldersAreLookedThrough(t *testing.T) {
+	r := newRig(t)
+	r.o.Notify = func() (Notifier, error) { return nil, errors.New("there are none here") }
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	r.run()
+	if e := r.until("the home", in(Following)); !strings.Contains(e.Swept, "there are none here") {
+		t.Errorf("%+v", e)
+	}
+	r.append(r.transcript("-tea", 0), say(idOf(0), 1, "/tea"))
+	r.until("a line", took(1))
+}
+
+func TestAPauseLosesNothing(t *testing.T) {
+	r := newRig(t)
+	if err := r.control().Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea")+say(idOf(0), 1, "/tea"))
+	if events, err := New(r.o).Once(t.Context()); err != nil || len(events) != 1 || events[0].State != Paused {
+		t.Errorf("%+v, %v", events, err)
+	}
+	r.run()
+	r.until("the pause", in(Paused))
+	if n := entries(kept(t, r.s)); n != 0 {
+		t.Errorf("%d entries were imported in a pause", n)
+	}
+	if err := r.control().Pause(t.Context(), "off"); err != nil {
+		t.Fatal(err)
+	}
+	r.until("what was written meanwhile", took(1))
+	if err := r.control().Pause(t.Context(), "-1h"); !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestIgnoredProjectsComeInWhenTheyAreNoLongerIgnored(t *testing.T) {
+	r := newRig(t)
+	private := filepath.Join(r.home, "private")
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	r.append(r.transcript("-private", 1), say(idOf(1), 0, filepath.Join(private, "deeper")))
+	r.append(r.transcript("-folder", 2), say(idOf(2), 0, "/elsewhere"))
+	for _, path := range []string{private, filepath.Dir(r.transcript("-folder", 2))} {
+		if err := r.control().Ignore(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		events, err := New(r.o).Once(t.Context())
+		if err != nil || len(events) != 1 || events[0].Ignored != 2 {
+			t.Fatalf("%+v, %v", events, err)
+		}
+	}
+	if all := kept(t, r.s); len(all) != 1 || all[idOf(0)] == nil {
+		t.Errorf("%v", all)
+	}
+	if err := r.control().Remove(t.Context(), private); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.control().Remove(t.Context(), private); !errors.Is(err, tidemark.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+	if _, err := New(r.o).Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all := kept(t, r.s); len(all) != 2 || all[idOf(1)] == nil {
+		t.Errorf("%v", all)
+	}
+	if err := r.control().Ignore(t.Context(), r.home); err != nil {
+		t.Fatal(err)
+	}
+	if events, err := New(r.o).Once(t.Context()); err != nil || len(events) != 0 {
+		t.Errorf("an ignored home is read: %+v, %v", events, err)
+	}
+}
+
+func TestAFolderThatIsNoHomeCanBeAdded(t *testing.T) {
+	r := newRig(t)
+	old := filepath.Join(t.TempDir(), "old")
+	elsewhere := &rig{t: t, home: old}
+	elsewhere.append(elsewhere.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	claude := filepath.Join(old, ".claude")
+	r.run()
+	if err := r.control().Add(t.Context(), New(r.o).importer(), claude); err != nil {
+		t.Fatal(err)
+	}
+	r.until("what is in it", func(e Event) bool { return e.Path == claude && e.Sessions == 1 })
+	if err := r.control().Add(t.Context(), New(r.o).importer(), claude); !errors.Is(err, tidemark.ErrExists) {
+		t.Errorf("%v", err)
+	}
+	if err := r.control().Add(t.Context(), New(r.o).importer(), t.TempDir()); !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAFullStoreTakesInNothingAndLosesNothing(t *testing.T) {
+	r := newRig(t)
+	r.o.StorePath, r.o.MaxBytes = filepath.Join(r.home, "store.db"), 1000
+	if err := os.WriteFile(r.o.StorePath, make([]byte, 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	events, err := New(r.o).Once(t.Context())
+	if err != nil || len(events) != 1 || events[0].State != Full {
+		t.Fatalf("%+v, %v", events, err)
+	}
+	if n := entries(kept(t, r.s)); n != 0 {
+		t.Errorf("%d entries were imported", n)
+	}
+	if err := os.WriteFile(r.o.StorePath, make([]byte, 999), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if events, err = New(r.o).Once(t.Context()); err != nil || events[0].Sessions != 1 {
+		t.Errorf("%+v, %v", events, err)
+	}
+	r.o.StorePath = ""
+	if _, err := New(r.o).Once(t.Context()); !errors.Is(err, tidemark.ErrUnsupported) {
+		t.Errorf("a ceiling for a store of unknown size: %v", err)
+	}
+}
+
+func TestAHomeThatVanishesAndComesBackIsFollowedAgain(t *testing.T) {
+	r := newRig(t)
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	r.run()
+	r.until("the home", in(Following))
+	claude, away := filepath.Join(r.home, ".claude"), filepath.Join(r.home, "away")
+	if err := os.Rename(claude, away); err != nil {
+		t.Fatal(err)
+	}
+	r.until("that it is gone", in(Missing))
+	if err := os.Rename(away, claude); err != nil {
+		t.Fatal(err)
+	}
+	r.append(r.transcript("-tea", 0), say(idOf(0), 1, "/tea"))
+	r.until("a line", took(1))
+	if len(kept(t, r.s)) != 1 {
+		t.Error("the session is not there")
+	}
+}
+
+func TestASessionThatSomebodyHasOpenWaits(t *testing.T) {
+	r := newRig(t)
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea")+say(idOf(0), 1, "/tea"))
+	r.run()
+	r.until("the session", took(1))
+	found, err := r.s.Foreign(t.Context(), idOf(0))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	w, err := r.s.AttachSource(t.Context(), found[0].ID, tidemark.Holder{Program: "somebody", Host: "elsewhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.append(r.transcript("-tea", 0), say(idOf(0), 2, "/tea")+say(idOf(0), 3, "/tea"))
+	r.until("that it waits", hasProblem)
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the rest", took(1))
+	if diff := cmp.Diff(atOnce(t, r.home), kept(t, r.s)); diff != "" {
+		t.Errorf("at once - and watched +\n%s", diff)
+	}
+}
