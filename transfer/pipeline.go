@@ -128,7 +128,7 @@ func (q *pipeline) report(left int) error {
 		case w.err == nil && w.result != nil:
 			q.keep(*w.result)
 			if q.ledger != nil && len(w.skipped) == 0 {
-				q.ledger.imported(w.units, w.result.Session)
+				q.ledger.imported(w.id, w.units, w.result.Session)
 			}
 		case w.err == nil:
 			q.passOver(w)
@@ -154,7 +154,7 @@ func (q *pipeline) passOver(w *writing) {
 		return
 	}
 	if q.ledger != nil && len(w.skipped) == 0 {
-		q.ledger.imported(w.units, w.session)
+		q.ledger.imported(w.id, w.units, w.session)
 	}
 }
 
