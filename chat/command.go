@@ -3,10 +3,10 @@ package chat
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store/rewind"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
@@ -29,8 +29,7 @@ func (c *Chat) RunCommand(ctx context.Context, command string) error {
 	if err := t.ready(keeping); err != nil {
 		return err
 	}
-	said := tidemark.Say(tidemark.User, fmt.Sprintf("I ran a command in the project myself: %s", command))
-	if err := t.keepMessage(keeping, said); err != nil {
+	if err := t.keepMessage(keeping, rewind.Typed(command)); err != nil {
 		return err
 	}
 	r, err := c.runShell(ctx, *bash, command)

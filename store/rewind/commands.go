@@ -4,13 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Command is a call of a tool whose effects are not known, and stay.
+// Command is a call of a tool, or a command that the person typed, whose effects
+// are not known, and stay.
 type Command struct {
 	Tool   string          `json:"tool"`
 	Worker string          `json:"worker,omitempty"`
@@ -38,6 +40,18 @@ func (c *commands) see(e tidemark.Entry) {
 	c.take("", e)
 }
 
+// typedIntro begins the message about a command that the person typed.
+const typedIntro = "I ran a command in the project myself: "
+
+// Typed is the message about a command that the person runs themselves. It is
+// found again by its mark; the command is in the text alone, where secrets are
+// looked for.
+func Typed(command string) tidemark.Entry {
+	e := tidemark.Say(tidemark.User, typedIntro+command)
+	e.Extra = json.RawMessage(`{"chat":{"typed":true}}`)
+	return e
+}
+
 func (c *commands) take(worker string, e tidemark.Entry) {
 	for _, b := range e.Blocks {
 		if b.Type == tidemark.BlockToolUse {
@@ -49,12 +63,21 @@ func (c *commands) take(worker string, e tidemark.Entry) {
 			ID     string `json:"id"`
 			Tool   string `json:"tool"`
 			Effect string `json:"effect"`
+			Typed  bool   `json:"typed"`
 		} `json:"chat"`
 	}
-	if e.Kind != "call" || json.Unmarshal(e.Extra, &extra) != nil || !outward[extra.Chat.Effect] {
+	if len(e.Extra) == 0 || json.Unmarshal(e.Extra, &extra) != nil {
 		return
 	}
-	c.found = append(c.found, Command{extra.Chat.Tool, worker, c.inputs[extra.Chat.ID]})
+	command, said := strings.CutPrefix(e.Text(), typedIntro)
+	switch {
+	case e.Kind == "call" && outward[extra.Chat.Effect]:
+		c.found = append(c.found, Command{extra.Chat.Tool, worker, c.inputs[extra.Chat.ID]})
+	case e.Role == tidemark.User && extra.Chat.Typed && said:
+		if input, err := json.Marshal(map[string]string{"command": command}); err == nil {
+			c.found = append(c.found, Command{"bash", worker, input})
+		}
+	}
 }
 
 // all returns the commands, also those of workers since the first entry.

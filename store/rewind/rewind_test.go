@@ -349,9 +349,11 @@ func TestCommandsThatRanSinceAreNamed(t *testing.T) {
 	call("c1", "bash", "runs", `{"command":"make test"}`)
 	call("c2", "write", "writes", `{"path":"a"}`)
 	call("c3", "fetch", "network", `{"url":"https://example.org"}`)
+	_, err := b.w.Append(b.ctx, rewind.Typed(`rm "x" & y`), tidemark.Say(tidemark.User, "I ran a command in the project myself: or I say so"))
+	b.must(err)
 	p := b.look(start)
 	defer p.Close()
-	want := []rewind.Command{{Tool: "bash", Input: json.RawMessage(`{"command":"make test"}`)}, {Tool: "fetch", Input: json.RawMessage(`{"url":"https://example.org"}`)}}
+	want := []rewind.Command{{Tool: "bash", Input: json.RawMessage(`{"command":"make test"}`)}, {Tool: "fetch", Input: json.RawMessage(`{"url":"https://example.org"}`)}, {Tool: "bash", Input: json.RawMessage(`{"command":"rm \"x\" \u0026 y"}`)}}
 	if d := cmp.Diff(want, p.Commands); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
