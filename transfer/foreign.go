@@ -88,11 +88,16 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	if g.w != nil {
 		err = errors.Join(err, g.w.Close(context.WithoutCancel(ctx)))
 	}
+	if errors.Is(err, tidemark.ErrHeld) && g.w == nil && g.here != nil {
+		g.result.State, g.result.Entries, g.result.Drafts = "waiting", 0, 0
+		b.reports.result = &g.result
+		return err
+	}
 	if err != nil {
 		return errors.Join(err, g.undo(context.WithoutCancel(ctx)))
 	}
 	g.result.Lost = f.Lost
-	b.reports.result = &g.result
+	b.reports.result, b.reports.guest = &g.result, g.under != ""
 	return nil
 }
 
@@ -117,7 +122,9 @@ type sessionImport struct {
 	*toolImport
 	from   *convert.Session
 	result Result
-	here   *store.View // nil if it does not exist yet
+	here   *store.View     // nil if it does not exist yet
+	handed *store.Handover // the tool was given it; nil if not
+	under  string          // the foreign id, for a session that is not the tool's own, which was only given it
 	w      *store.Writer
 	made   tidemark.Session // as it was created
 	prompt string           // the beginning of its first prompt
@@ -200,29 +207,50 @@ func headName(f *convert.Session) string {
 	return f.Head
 }
 
-// find looks for the session among those that were imported before.
+// find looks for the session among those that the tool was given, and among those
+// that were imported before.
 func (g *sessionImport) find(ctx context.Context) error {
 	if g.s == nil {
 		return nil
 	}
-	i, ok, err := g.imported(ctx, g.from.ForeignID)
-	if err != nil || !ok {
+	i, handed, err := g.imported(ctx, g.from.ForeignID)
+	if err != nil || i.ID == "" {
 		return err
 	}
+	g.handed, g.under = handed, g.namesUnder(i, handed)
 	g.result.State, g.result.Session, g.result.Title = "known", i.ID, i.Title
 	g.here, err = g.s.View(ctx, i.ID)
 	return err
 }
 
-// imported returns the session that was imported from this tool under an id.
-func (g *sessionImport) imported(ctx context.Context, foreign string) (store.Info, bool, error) {
+// imported returns the session that was imported from this tool under an id, or
+// that the tool was given under it; one without an id if there is none.
+func (g *sessionImport) imported(ctx context.Context, foreign string) (store.Info, *store.Handover, error) {
+	handed, err := g.s.HandedOver(ctx, g.tool.Name, foreign)
+	if err == nil {
+		i, err := g.s.Session(ctx, handed.Session)
+		return i, handed, err
+	}
+	if !errors.Is(err, tidemark.ErrNotFound) {
+		return store.Info{}, nil, &convert.Skip{What: foreign, Why: err}
+	}
 	found, err := g.s.Foreign(ctx, foreign)
 	for _, i := range found {
 		if i.Tool == g.tool.Name && i.Owner == "" { // sessions of other owners cannot be continued
-			return i, true, err
+			return i, nil, err
 		}
 	}
-	return store.Info{}, false, err
+	return store.Info{}, nil, err
+}
+
+// namesUnder returns what is put before the tool's ids of entries to make keys of
+// them: nothing in a session of the tool. In others several sessions of the tool
+// may have come together, whose entries have the same ids.
+func (g *sessionImport) namesUnder(i store.Info, handed *store.Handover) string {
+	if handed == nil || i.Tool == g.tool.Name && i.ForeignID == handed.ForeignID {
+		return ""
+	}
+	return handed.ForeignID
 }
 
 // fill imports the entries, then the session's state.
@@ -249,6 +277,9 @@ func (g *sessionImport) fill(ctx context.Context) error {
 		if err := g.log(ctx, "", convert.All([]convert.Entry{begun})); err != nil {
 			return err
 		}
+	}
+	if g.under != "" {
+		return nil // what is known about the session is from here, or from its own tool
 	}
 	if err := g.state(ctx); err != nil || g.DryRun {
 		return err
@@ -365,8 +396,8 @@ func (g *sessionImport) title(ctx context.Context, title string) (string, error)
 	if before == "" || g.s == nil || title == "" {
 		return title, nil
 	}
-	source, ok, err := g.imported(ctx, before)
-	if ok && strings.EqualFold(source.Title, title) {
+	source, _, err := g.imported(ctx, before)
+	if source.ID != "" && strings.EqualFold(source.Title, title) {
 		title = store.MarkFork(title)
 	}
 	return title, err
@@ -430,11 +461,11 @@ func promptOf(e tidemark.Entry) string {
 // fork creates a session that shares the past of one imported before.
 func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 	g := l.sessionImport
-	source, ok, err := g.imported(ctx, g.from.Fork.Session)
+	source, handed, err := g.imported(ctx, g.from.Fork.Session)
 	if err != nil {
 		return err
 	}
-	if !ok {
+	if source.ID == "" {
 		return convert.Skipf(g.from.ForeignID, "the session %s that it was forked from is not there", g.from.Fork.Session)
 	}
 	v, err := g.s.View(ctx, source.ID)
@@ -443,8 +474,10 @@ func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 	}
 	seq := int64(0)
 	if g.from.Fork.Entry != "" {
+		seq, _ = handed.Seq("", g.from.Fork.Entry)
+		key := g.keyOf(g.namesUnder(source, handed), g.from.Fork.Entry)
 		for e, err := range v.Log(ctx) {
-			if err == nil && e.Key == l.keyOf(g.from.Fork.Entry) {
+			if err == nil && e.Key == key {
 				seq = e.Seq
 			}
 		}

@@ -29,7 +29,7 @@ type Result struct {
 	Title     string             `json:"title,omitempty"`
 	Entries   int                `json:"entries"`          // number of new entries
 	Drafts    int                `json:"drafts,omitempty"` // entries that may still change: the tool is writing
-	State     string             `json:"state"`            // new, grown, changed, known, empty
+	State     string             `json:"state"`            // new, grown, changed, known, empty, waiting
 	Lost      []string           `json:"lost,omitempty"`
 }
 
@@ -84,10 +84,12 @@ type Importer struct {
 
 	// Results are what was imported, and Skipped counts what could not be.
 	// Unchanged counts sessions whose files are as they were when they were last
-	// imported: they were not read again, and are not among the Results.
+	// imported: they were not read again, and are not among the Results. Waiting
+	// counts sessions that somebody has open here: the next import continues them.
 	Results   []Result
 	Skipped   int
 	Unchanged int
+	Waiting   int
 }
 
 // Import imports what is at a path into an open store, and indexes it. The

@@ -161,15 +161,15 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 		return err
 	}
 	t.ledger, p.Known = l, l.state
-	skipped, before := t.Skipped, len(t.Results)+t.Unchanged
+	left, before := t.Skipped+t.Waiting, len(t.Results)+t.Unchanged
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {
 		return err
 	}
 	if err := l.settleGone(ctx, t.Holder); err != nil {
 		return err
 	}
-	if t.Skipped > skipped {
-		return l.keep(ctx) // what could not be read is told again the next time
+	if t.Skipped+t.Waiting > left {
+		return l.keep(ctx) // what is not here yet is tried again the next time
 	}
 	return l.finish(ctx, len(t.Results)+t.Unchanged-before)
 }

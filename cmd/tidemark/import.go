@@ -160,6 +160,9 @@ func (a *app) printImport(i *transfer.Importer, always bool) error {
 	if i.Unchanged > 0 {
 		a.say("%d session(s) did not change since the last import, and were not read again.", i.Unchanged)
 	}
+	if i.Waiting > 0 {
+		a.say("%d session(s) are open here: what their tools added comes with the next import.", i.Waiting)
+	}
 	if len(i.Results) > 0 || i.Skipped > 0 || i.Unchanged > 0 || always {
 		if err := a.print(i.Results, func(w io.Writer) error { return a.printResults(w, i.Results) }); err != nil {
 			return err
