@@ -218,8 +218,13 @@ func TestASessionThatGoesThroughTwoToolsStaysOneWithOnlyWhatIsNew(t *testing.T) 
 		t.Error(d)
 	}
 	v, err := s.View(t.Context(), id)
-	if err != nil || v.Tool != "" || v.Title != "tea" || v.Nodes > 1 {
+	if err != nil || v.Tool != "" || v.Title != "tea" {
 		t.Errorf("the session became %+v, %v", v.Session, err)
+	}
+	for e, err := range v.Log(t.Context()) {
+		if err != nil || e.Kind == tidemark.KindBranch || e.Parent != e.Seq-1 {
+			t.Errorf("entry %d is a %s that follows %d: %v", e.Seq, e.Kind, e.Parent, err)
+		}
 	}
 }
 

@@ -48,13 +48,18 @@ store is, and opens with the same keys.
 
 --format TOOL writes a session, or with --all every one of them and the agents
 and jobs of a fleet, as another tool would have, into a folder, and says what
-that tool has no place for: ` + toolNames(transfer.CanExport) + `.`,
+that tool has no place for: ` + toolNames(transfer.CanExport) + `.
+
+Into the home of Claude Code or Codex a session is handed over: it gets an id of
+its own there, replaces no file, and what is said in it there comes back with
+the next import, as the same session.`,
 		Example: `  tidemark export last > session.md
   tidemark export 7f3a@n2 --format html -o session.html
   tidemark export last --all-branches --format json --redact
   tidemark export --all -o backup.tidemark
   tidemark export --all --since backup.tidemark -o today.tidemark
-  tidemark export --all --format herdctl -o fleet`,
+  tidemark export --all --format herdctl -o fleet
+  tidemark export last --format codex -o ~/.codex`,
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
