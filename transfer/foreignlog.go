@@ -222,7 +222,7 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		if ok {
 			// Only what is there is compared: a sum costs as much as the line.
 			if sum := sumOf(kept); have.sum != sum && have.sum != sumOf(l.s.Mask(kept)) {
-				kept.Key = l.keyOf(l.under, e.ID + "~" + hex.EncodeToString(sum[:4]))
+				kept.Key = l.keyOf(l.under, e.ID+"~"+hex.EncodeToString(sum[:4]))
 				have, ok = l.existing(kept.Key)
 			}
 		}

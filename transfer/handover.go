@@ -42,7 +42,9 @@ type handover struct {
 
 // canHandOver reports whether what a tool adds to a session can be told from what
 // it was given: its entries keep their names while its files grow.
-func canHandOver(t convert.Tool) bool { return t.Export != nil && t.Import != nil && t.Grows && t.Files != nil }
+func canHandOver(t convert.Tool) bool {
+	return t.Export != nil && t.Import != nil && t.Grows && t.Files != nil
+}
 
 // IsHome reports whether a tool that sessions can be handed over to looks for its
 // own in a folder: it has some there, or the folder has the name of its home.
