@@ -81,6 +81,9 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	}
 	b.setClock(f.UpdatedAt, f.CreatedAt)
 	g := &sessionImport{toolImport: b, from: f, calls: make(map[string]bool), result: Result{From: from, Tool: b.tool.Name, ForeignID: f.ForeignID, Title: strings.TrimSpace(f.Title), State: "new"}}
+	if kept, err := g.keptWhole(ctx); err != nil || kept {
+		return err
+	}
 	if err := g.find(ctx); err != nil {
 		return err
 	}
@@ -95,6 +98,9 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	}
 	if err != nil {
 		return errors.Join(err, g.undo(context.WithoutCancel(ctx)))
+	}
+	if err := g.dropPrompts(ctx); err != nil {
+		return err
 	}
 	g.result.Lost = f.Lost
 	b.reports.result, b.reports.guest = &g.result, g.under != ""

@@ -86,10 +86,13 @@ type Importer struct {
 	// Unchanged counts sessions whose files are as they were when they were last
 	// imported: they were not read again, and are not among the Results. Waiting
 	// counts sessions that somebody has open here: the next import continues them.
+	// Expected is about how many sessions there are in all of what was looked at so
+	// far, 0 if nobody can tell before they are read.
 	Results   []Result
 	Skipped   int
 	Unchanged int
 	Waiting   int
+	Expected  int
 }
 
 // Import imports what is at a path into an open store, and indexes it. The

@@ -150,6 +150,7 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	if l == nil {
 		return t.all(ctx, p, path)
 	}
+	t.Expected = len(t.Results) + t.Unchanged + len(l.units)
 	sessions, same, err := l.unchanged(ctx)
 	if same {
 		t.same(sessions)

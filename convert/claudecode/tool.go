@@ -1,6 +1,6 @@
 // Package claudecode imports the sessions of Claude Code and exports sessions so
 // that Claude Code can resume them. It reads transcripts and the files beside
-// them; it opens no settings and no credentials.
+// them, and of the settings how long the client keeps them; it opens no credentials.
 //
 // A transcript is JSON Lines. Records with a uuid form a tree; one reply is many
 // records with one message id, and they become one entry here. Records without a
@@ -13,8 +13,11 @@ package claudecode
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io/fs"
 	"iter"
+	"path"
 	"slices"
 	"strings"
 
@@ -39,6 +42,9 @@ func Tool() convert.Tool {
 		Grows:  true,
 		Files:  list,
 		Export: export,
+
+		Salvages:  true,
+		Retention: retention,
 	}
 }
 
@@ -47,7 +53,8 @@ func detect(_ context.Context, p convert.Source) bool {
 		return strings.HasSuffix(p.Path, ".jsonl") && looksRight(p.FS, p.Path)
 	}
 	found, _ := find(p)
-	return slices.ContainsFunc(found, func(s source) bool { return looksRight(p.FS, s.file) })
+	return slices.ContainsFunc(found, func(s source) bool { return looksRight(p.FS, s.file) }) ||
+		slices.ContainsFunc(histories(p), func(file string) bool { return looksTyped(p.FS, file) })
 }
 
 // known are types of records that no other tool writes together with a
@@ -114,5 +121,36 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 				return
 			}
 		}
+		for s, err := range salvage(ctx, p, sources) {
+			if !yield(s, err) {
+				return
+			}
+		}
 	}
+}
+
+// keptDays is for how many days the client keeps a transcript by default.
+const keptDays = 30
+
+// retention reads how long the client keeps transcripts. Where its settings cannot
+// be read, it deletes nothing.
+func retention(p convert.Source) convert.Retention {
+	r := convert.Retention{Days: keptDays, Change: `"cleanupPeriodDays": 3650 in settings.json`, Spares: histories(p)}
+	for _, below := range projectFolders {
+		raw, err := convert.ReadFile(p.FS, path.Join(p.Path, path.Dir(below), "settings.json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var settings struct {
+			Days *float64 `json:"cleanupPeriodDays"`
+		}
+		switch {
+		case err != nil || json.Unmarshal(raw, &settings) != nil:
+			r.Days = 0
+		case settings.Days != nil:
+			r.Days = int(max(*settings.Days, 1))
+		}
+		return r
+	}
+	return r
 }
