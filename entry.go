@@ -59,7 +59,7 @@ type Block struct {
 	Type      string          `json:"type"`                  // one of the Block constants
 	Text      string          `json:"text,omitempty"`        // text, thinking, tool_result
 	ID        string          `json:"id,omitempty"`          // tool_use: its id
-	Name      string          `json:"name,omitempty"`        // tool_use: the tool; file: its name
+	Name      string          `json:"name,omitempty"`        // tool_use: the tool; file, image: its name
 	Input     json.RawMessage `json:"input,omitempty"`       // tool_use
 	ToolUseID string          `json:"tool_use_id,omitempty"` // tool_result: which call it answers
 	IsError   bool            `json:"is_error,omitempty"`    // tool_result

@@ -48,7 +48,7 @@ func (o Options) With(ctx context.Context, a Agent) Options {
 	}
 	o.Model = func(c *chat.Chat, name string) (agent.Model, error) {
 		provider, _ := c.ModelName()
-		return a.Setup.Another(provider, a.Options("").Choice.BaseURL, name)
+		return a.Setup.Another(provider, a.Options("").Choice.AddressFor(provider), name)
 	}
 	o.Left = func(c *chat.Chat) {
 		if !c.Exists() || a.Setup.Chat.Learn == agent.LearnOff {
@@ -73,6 +73,7 @@ func (a Agent) commands(o Options) (all []Command) {
 			Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
 				talk := &slash.Conversation{Chat: c, Store: o.Store, Setup: a.Setup, Options: a.Options(folder), Encrypted: a.Encrypted, People: a.People, Out: out}
 				talk.Model.Provider, talk.Model.Name = c.ModelName()
+				talk.Model.BaseURL = talk.Options.Choice.AddressFor(talk.Model.Provider)
 				return k.Run(talk, ctx, input)
 			}})
 	}

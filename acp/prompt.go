@@ -3,13 +3,13 @@ package acp
 import (
 	"encoding/base64"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"strings"
 
 	sdk "github.com/coder/acp-go-sdk"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 )
 
 // blocksOf converts a prompt into a message, and returns the part that the user
@@ -83,15 +83,10 @@ func deref(s *string) string {
 // pathOf is the path in a file: address; any other address is returned
 // unchanged.
 func pathOf(uri string) string {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "file" || u.Path == "" {
-		return uri
+	if path, ok := project.PathOf(uri); ok {
+		return path
 	}
-	path := u.Path
-	if len(path) > 2 && path[0] == '/' && path[2] == ':' {
-		path = path[1:] // a drive
-	}
-	return filepath.FromSlash(path)
+	return uri
 }
 
 // contentOf is a block as an editor shows it; false if there is nothing to

@@ -23,11 +23,21 @@ type Choice struct {
 	Provider, Model, BaseURL string
 }
 
+// AddressFor is the address that was chosen, as long as it is that of this
+// provider: the key of one must not be sent to another.
+func (c Choice) AddressFor(provider string) string {
+	if c.Provider != "" && c.Provider != provider {
+		return ""
+	}
+	return c.BaseURL
+}
+
 // Model is a language model that can be asked.
 type Model struct {
 	Client         chat.Model
 	Provider, Name string
-	Remote         bool // it is not on this machine
+	Remote         bool   // it is not on this machine
+	BaseURL        string // the address that somebody gave for it, "" for that of its provider
 }
 
 // provider describes a provider of models.
@@ -107,7 +117,7 @@ func (s *Setup) Choose(said, last Choice) (Model, error) {
 	if base = cmp.Or(base, p.base); base != "" && !strings.Contains(base, "://") {
 		base = "http://" + base // the form of OLLAMA_HOST
 	}
-	m := Model{Provider: p.name, Remote: isRemote(base)}
+	m := Model{Provider: p.name, Remote: isRemote(base), BaseURL: said.BaseURL}
 	key := s.first(p.keyVars)
 	if key == "" && len(p.keyVars) > 0 && m.Remote {
 		return m, hint.With(tidemark.Invalidf("%s wants a key: set %s", p.name, p.keyVars[0]), demoHint)

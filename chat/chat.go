@@ -265,6 +265,7 @@ type Chat struct {
 	// means that it is not asked again.
 	window      int
 	windowTold  bool
+	textOnly    bool     // its server says that it takes no images
 	steered     []string // what the user said since the session was opened
 	stopRenewal func()   // stops renewing the lease, and waits until that has ended
 }
@@ -440,7 +441,7 @@ func (c *Chat) SetModel(m Model, provider, name string, remote bool) error {
 		return tidemark.Errorf(tidemark.ErrLocalOnly, "this session is local-only, and the model %s is not on this machine", name)
 	}
 	c.answers = answerer{m, provider, name}
-	c.window, c.windowTold = 0, false
+	c.window, c.windowTold, c.textOnly = 0, false, false
 	return nil
 }
 

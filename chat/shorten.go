@@ -13,6 +13,7 @@ import (
 // compactIfOver makes the context shorter when it is too long.
 func (t *thread) compactIfOver(ctx context.Context) error {
 	t.knowWindow(ctx)
+	t.sayWithoutImages()
 	o := t.compaction(t.c.o.Compact)
 	if !compact.Over(t.context, o) {
 		return nil

@@ -276,6 +276,9 @@ func (t *thread) told() []model.Tool {
 // request is the next request to the model.
 func (t *thread) request(name string) model.Request {
 	r := model.Request{Model: name, Entries: input(t.context, name), Thinking: t.c.Thinking()}
+	if t.c.TextOnly() {
+		r.Entries = withoutImages(r.Entries)
+	}
 	if t.system != nil {
 		r.System = t.system.Text()
 	}
@@ -392,5 +395,8 @@ func (t *thread) failed(ctx context.Context, err error) error {
 		return err
 	}
 	_, keepErr := t.append(ctx, tidemark.Entry{Kind: kindError, Blocks: []tidemark.Block{tidemark.Text(err.Error())}})
+	if t.hasImages() {
+		err = aboutImages(err)
+	}
 	return errors.Join(err, keepErr)
 }

@@ -33,13 +33,13 @@ func (c *Chat) askWindow(ctx context.Context) bool {
 	c.mu.Lock()
 	who, told := c.answers, c.windowTold
 	c.mu.Unlock()
-	asked, ok := who.model.(model.Windower)
+	asked, ok := who.model.(model.Describer)
 	if !ok || told {
 		return false
 	}
 	limited, stop := context.WithTimeout(ctx, windowTimeout)
 	defer stop()
-	tokens, err := asked.Window(limited, who.name)
+	described, err := asked.Describe(limited, who.name)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -48,7 +48,8 @@ func (c *Chat) askWindow(ctx context.Context) bool {
 	if now := c.answers; now.provider != who.provider || now.name != who.name {
 		return false
 	}
-	c.window, c.windowTold = max(tokens, 0), tokens > 0 || err != nil
+	tokens := described.Window
+	c.window, c.windowTold, c.textOnly = max(tokens, 0), tokens > 0 || err != nil, described.TextOnly
 	return tokens > 0
 }
 
@@ -67,6 +68,17 @@ func (t *thread) knowWindow(ctx context.Context) {
 	if window := t.c.Window(); fixed > window/4*3 {
 		t.notice("%s takes %d tokens here, and the instructions and tools alone have about %d: raise the context that its server is set to, or it will not see all of them.", name, window, fixed)
 	}
+}
+
+// Models asks the server of the model that answers which models it has. The
+// errors are those of model.Lister; a model without a server is the only one.
+func (c *Chat) Models(ctx context.Context) ([]model.Listed, error) {
+	who := c.answering()
+	asked, ok := who.model.(model.Lister)
+	if !ok {
+		return []model.Listed{{Name: who.name}}, nil
+	}
+	return asked.Models(ctx)
 }
 
 // AfterSwitch says what the model that answers now is not sent, or not as

@@ -18,9 +18,9 @@ type measured struct {
 	asked  int
 }
 
-func (m *measured) Window(context.Context, string) (int, error) {
+func (m *measured) Describe(context.Context, string) (model.Listed, error) {
 	m.asked++
-	return m.tokens[min(m.asked, len(m.tokens))-1], m.err
+	return model.Listed{Window: m.tokens[min(m.asked, len(m.tokens))-1]}, m.err
 }
 
 func TestTheWindowThatTheServerTellsCounts(t *testing.T) {

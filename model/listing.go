@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 )
 
 // Providers are the names of the providers that there are.
@@ -15,6 +16,8 @@ var Providers = []string{"anthropic", "openai", "openai-responses", "ollama", "l
 type Listed struct {
 	Name   string
 	Window int // tokens that it can be sent, its answer included; 0: the server does not tell
+	// TextOnly means that the server says that it takes no images.
+	TextOnly bool
 }
 
 // Lister is a client whose server tells which models it has.
@@ -24,11 +27,11 @@ type Lister interface {
 	Models(ctx context.Context) ([]Listed, error)
 }
 
-// Windower is a client whose server tells how many tokens a model can be sent.
-type Windower interface {
-	// Window asks the server. 0 without an error means that it cannot tell yet,
-	// such as before the model was loaded.
-	Window(ctx context.Context, name string) (int, error)
+// Describer is a client whose server tells what one of its models takes.
+type Describer interface {
+	// Describe asks the server. A Window of 0 without an error means that it
+	// cannot tell yet, such as before the model was loaded.
+	Describe(ctx context.Context, name string) (Listed, error)
 }
 
 const (
@@ -83,6 +86,9 @@ func ReadListing(provider string, raw []byte) ([]Listed, error) {
 			Top     struct {
 				Context Tokens `json:"context_length"`
 			} `json:"top_provider"` // OpenRouter: who answers, which may take less
+			Takes struct {
+				Input []string `json:"input_modalities"`
+			} `json:"architecture"` // OpenRouter
 		}
 		if json.Unmarshal(one, &m) != nil || m.ID == "" || len(m.ID) > maxNameBytes {
 			continue
@@ -91,7 +97,7 @@ func ReadListing(provider string, raw []byte) ([]Listed, error) {
 		if m.Top.Context > 0 {
 			window = min(max(window, 1), m.Top.Context)
 		}
-		all = append(all, Listed{Name: m.ID, Window: int(window)})
+		all = append(all, Listed{Name: m.ID, Window: int(window), TextOnly: len(m.Takes.Input) > 0 && !slices.Contains(m.Takes.Input, "image")})
 	}
 	return all, nil
 }

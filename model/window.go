@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -48,14 +49,28 @@ func Window(provider, name string) int {
 	return cmp.Or(TableWindow(name), DefaultWindow)
 }
 
+// textOnly are families of models that refuse a request with an image, by how
+// their names begin.
+var textOnly = []string{"gpt-3.5", "gpt-oss", "o1-mini", "o3-mini", "claude-2", "claude-instant", "codestral"}
+
+// TextOnly reports whether a model is known to take no images without asking
+// its server.
+func TextOnly(name string) bool {
+	name = family(name)
+	return slices.ContainsFunc(textOnly, func(begins string) bool { return strings.HasPrefix(name, begins) })
+}
+
+// family is the name of a model without its vendor, which a router puts in
+// front: anthropic/claude-sonnet-5.
+func family(name string) string {
+	name = strings.ToLower(name)
+	return name[strings.LastIndexByte(name, '/')+1:]
+}
+
 // TableWindow returns how many tokens a model can be sent by the table of
 // families, 0 when it is not known.
 func TableWindow(name string) int {
-	name = strings.ToLower(name)
-	// A router puts the vendor in front: anthropic/claude-sonnet-5.
-	if i := strings.LastIndexByte(name, '/'); i >= 0 {
-		name = name[i+1:]
-	}
+	name = family(name)
 	if strings.HasPrefix(name, "claude-opus") || strings.HasPrefix(name, "claude-sonnet") {
 		name = strings.ReplaceAll(name, ".", "-") // some write claude-opus-4.6
 	}

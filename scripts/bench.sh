@@ -4,7 +4,7 @@
 # 20 GB of disk; -quick takes four minutes.
 #
 #   scripts/bench.sh -quick
-#   scripts/bench.sh -doc docs/benchmarks.md    # also rewrite the tables there
+#   scripts/bench.sh -doc docs                  # also rewrite the tables there
 #   scripts/bench.sh -only append,read          # see -help for the rest
 #   scripts/bench.sh -only search,archive -entries 1000000
 #   scripts/bench.sh -only import -foreign 1000 # megabytes of transcripts

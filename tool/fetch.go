@@ -198,8 +198,8 @@ func (b *Box) showPage(resp *http.Response, body []byte, raw bool) Result {
 	head := fmt.Sprintf("%s\n%s, %s\n\n", resp.Request.URL, resp.Status, kind)
 	failedToo := resp.StatusCode >= 400
 	switch {
-	case !cut && isImage(body) && len(body) <= maxImage && !failedToo:
-		return Result{Text: valid(head), Blocks: []tidemark.Block{{Type: tidemark.BlockImage, MediaType: http.DetectContentType(body), Data: body}}}
+	case !cut && ImageType(body) != "" && len(body) <= MaxImage && !failedToo:
+		return Result{Text: valid(head), Blocks: []tidemark.Block{{Type: tidemark.BlockImage, MediaType: ImageType(body), Data: body}}}
 	case looksBinary(body) || !isText(kind):
 		return failed(valid(fmt.Sprintf("%sthis is not text (%d bytes)", head, len(body))))
 	}

@@ -20,8 +20,9 @@ const (
 	readLines = 2000
 	// lineBytes bounds one shown line: minified code has lines of megabytes.
 	lineBytes = 2000
-	// maxImage is the largest image that models accept.
-	maxImage = 5 << 20
+	// MaxImage is the largest image that models accept, in bytes: some count it
+	// as base64, and take 5 MiB of that.
+	MaxImage = 5 << 20 / 4 * 3
 )
 
 type readArguments struct {
@@ -78,7 +79,7 @@ func (b *Box) read(ctx context.Context, p place, a readArguments) (Result, error
 	if err != nil && !errors.Is(err, io.EOF) {
 		return b.explain(ctx, p, err)
 	}
-	if looksBinary(start) || isImage(start) {
+	if looksBinary(start) || ImageType(start) != "" {
 		return showBinary(p, r, size, start)
 	}
 	if len(start) == 0 {
@@ -195,20 +196,22 @@ func readLine(r *bufio.Reader, most int) (line string, cut int, err error) {
 	}
 }
 
-func isImage(start []byte) bool {
-	switch http.DetectContentType(start) {
+// ImageType returns the media type of an image that models accept, by its first
+// bytes; "" for anything else, whatever its name says.
+func ImageType(start []byte) string {
+	switch kind := http.DetectContentType(start); kind {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
-		return true
+		return kind
 	}
-	return false
+	return ""
 }
 
 func showBinary(p place, r io.Reader, size int64, start []byte) (Result, error) {
 	kind := http.DetectContentType(start)
-	if !isImage(start) || size > maxImage {
+	if ImageType(start) == "" || size > MaxImage {
 		return failed(fmt.Sprintf("%s is binary (%s, %d bytes) and cannot be shown as text; look at it with bash, with file or xxd for example", p.shown, kind, size)), nil
 	}
-	data, err := io.ReadAll(io.LimitReader(r, maxImage))
+	data, err := io.ReadAll(io.LimitReader(r, MaxImage))
 	if err != nil {
 		return failed(p.shown + ": " + err.Error()), nil
 	}

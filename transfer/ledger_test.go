@@ -22,6 +22,10 @@ import (
 var homes = map[string]string{"claude-code": "../convert/testdata/claude-code/2.1.197", "codex": "../convert/testdata/codex/0.98.0",
 	"pi": "../convert/testdata/pi/0.73.1"}
 
+// others are samples of tools whose ledger knows only whether anything changed.
+var others = map[string]string{"qwen-code": "qwen-code/0.24.4", "gemini-cli": "gemini-cli/0.61.0", "copilot-cli": "copilot-cli/1.0.102", "kimi-code": "kimi-code/2.1.0",
+	"factory-droid": "factory-droid/0.225.2", "cline": "cline/3.0.65", "continue": "continue-cli/1.5.47", "kilo-cli": "kilo-cli/7.7.9", "opencode": "opencode/1.18.33"}
+
 // home is a home folder of a tool that a test changes.
 type home struct {
 	tool    string
@@ -29,19 +33,31 @@ type home struct {
 	s       *store.Store
 	machine string
 	files   []string // transcripts
+	all     []string // files
 	clock   time.Time
 }
 
-// homeOf copies the sample of a tool. Its files were written long ago.
+// homeOf copies the sample of a tool, with several transcripts.
 func homeOf(t *testing.T, tool string) *home {
 	t.Helper()
+	h := homeAt(t, tool, homes[tool])
+	if len(h.files) < 3 {
+		t.Fatalf("%d transcripts", len(h.files))
+	}
+	return h
+}
+
+// homeAt copies a folder. Its files were written long ago.
+func homeAt(t *testing.T, tool, sample string) *home {
+	t.Helper()
 	h := &home{tool: tool, dir: t.TempDir(), s: store.New(memory.New(), nil), machine: "one", clock: time.Now().Add(-time.Hour)}
-	if err := os.CopyFS(h.dir, os.DirFS(homes[tool])); err != nil {
+	if err := os.CopyFS(h.dir, os.DirFS(sample)); err != nil {
 		t.Fatal(err)
 	}
 	err := filepath.WalkDir(h.dir, func(file string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			h.touch(t, file)
+			h.all = append(h.all, file)
 			base := d.Name()
 			if filepath.Ext(base) == ".jsonl" && !strings.HasPrefix(base, "agent-") && base != "history.jsonl" && base != "session_index.jsonl" {
 				h.files = append(h.files, file)
@@ -49,8 +65,8 @@ func homeOf(t *testing.T, tool string) *home {
 		}
 		return err
 	})
-	if err != nil || len(h.files) < 3 {
-		t.Fatalf("%d transcripts: %v", len(h.files), err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return h
 }
@@ -114,6 +130,26 @@ func TestWhatDidNotChangeIsNotReadAgain(t *testing.T) {
 			h.want(t, "on the first one", h.read(t, false), 0, all)
 			h.s = store.New(memory.New(), nil)
 			h.want(t, "into another store", h.read(t, false), all, 0)
+		})
+	}
+}
+
+func TestAHomeInWhichNothingChangedIsNotReadAgain(t *testing.T) {
+	for tool, sample := range others {
+		t.Run(tool, func(t *testing.T) {
+			h := homeAt(t, tool, "../convert/testdata/"+sample)
+			first := h.read(t, false)
+			if len(first.Results) == 0 {
+				t.Fatal("there is nothing in the sample")
+			}
+			all := len(first.Results)
+			h.want(t, "unchanged", h.read(t, false), 0, all)
+			for _, file := range h.all {
+				if h.touch(t, file); h.read(t, false).Unchanged == 0 {
+					return // a file of a session
+				}
+			}
+			t.Error("no file of it is looked at")
 		})
 	}
 }

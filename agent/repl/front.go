@@ -43,6 +43,13 @@ func (f front) Unfold() { f.r.screen.unfold() }
 
 func (f front) SetPermission(p chat.Permission) error { return f.r.setPermission(p) }
 
+func (f front) Offer(line string) bool {
+	if f.r.interactive {
+		f.r.console.Offer(line)
+	}
+	return f.r.interactive
+}
+
 func (f front) Leave() { f.r.leaving = &leaving{} }
 
 // Resume leaves this session for another one. Everything of the old one (its

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,10 +109,11 @@ func (r *repl) consoleOptions() terminal.Options {
 		Suspend:   r.t.Suspend,
 		Interrupt: func() { r.wish(os.Interrupt) },
 		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.Complete(ctx, line, pos) },
-		Eager: func(word string, start bool) bool {
-			return strings.HasPrefix(word, "@") || start && strings.HasPrefix(word, "/")
+		Eager: func(word, first string) bool {
+			return strings.HasPrefix(word, "@") || first == "" && strings.HasPrefix(word, "/") || first == "/model"
 		},
 		Earlier: r.earlier,
+		Paste:   r.Paste,
 		Edit:    r.t.Edit,
 	}
 }
@@ -230,6 +232,9 @@ func (r *repl) line(ctx context.Context, line string) {
 		return
 	}
 	if r.screen.view != "" {
+		if len(r.Pasted(line)) > 0 {
+			r.screen.note("A worker is told the names of images only.")
+		}
 		r.fail(r.Chat.Tell(ctx, r.screen.view, line))
 		return
 	}
@@ -242,7 +247,7 @@ func (r *repl) line(ctx context.Context, line string) {
 		return
 	}
 	text := strings.TrimPrefix(line, "/")
-	r.say(ctx, append(append(r.Documents(), r.Mentioned(text)...), tidemark.Text(text))...)
+	r.say(ctx, slices.Concat(r.Documents(), r.Mentioned(text), r.Pasted(text), []tidemark.Block{tidemark.Text(text)})...)
 }
 
 // say sends a message and waits for the end of the turn.

@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,10 +14,12 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/store/hits"
+	"github.com/tidemark-sessions/tidemark/tool"
 )
 
 // Node is a node of a session as render draws it.
@@ -193,26 +194,6 @@ func (c *Conversation) rename(ctx context.Context, title string) error {
 	return nil
 }
 
-func (c *Conversation) model(_ context.Context, name string) error {
-	if name == "" {
-		c.print("%s/%s", c.Model.Provider, render.CleanLine(c.Model.Name))
-		return nil
-	}
-	m, err := c.Setup.Another(c.Model.Provider, c.Options.Choice.BaseURL, name)
-	if err != nil {
-		return err
-	}
-	if err := c.Chat.SetModel(m.Client, m.Provider, m.Name, m.Remote); err != nil {
-		return hint.With(err, "allow it with: tidemark chat --remote --resume %.8s", c.Chat.ID())
-	}
-	c.Model = m
-	c.note("Now asking %s/%s.", m.Provider, m.Name)
-	for _, note := range c.Chat.AfterSwitch() {
-		c.note("%s", note)
-	}
-	return nil
-}
-
 func (c *Conversation) tools(context.Context, string) error {
 	for _, t := range c.Chat.Tools() {
 		c.print("  %-14s %-8s %s", render.CleanLine(t.Name), t.Effect, render.Phrase(t.Description))
@@ -287,20 +268,22 @@ func (c *Conversation) document(ctx context.Context, path string) error {
 		}
 		return nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
+	b, err := project.ReadOwn(path, max(maxDocument, tool.MaxImage))
+	if errors.Is(err, fs.ErrNotExist) {
 		return hint.With(tidemark.NotFoundf("%w", err), "name a file, relative to the folder that you are in")
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
-	if err != nil || len(b) > maxDocument {
+	document, no := imageBlock(filepath.Base(path), b)
+	if err != nil || no != nil && len(b) > maxDocument {
 		return tidemark.Invalidf("%s: cannot be read, or is over %d bytes", path, maxDocument)
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
-	c.documents = append(c.documents, documentBlock(full, b))
+	if no != nil {
+		document = documentBlock(full, b)
+	}
+	c.documents = append(c.documents, document)
 	c.note("Loaded %s; it goes with your next message.", full)
 	return c.Chat.Change(ctx, func(s *store.Checkpoint) error {
 		if !slices.Contains(s.DocumentPaths, full) {

@@ -67,6 +67,8 @@ func (c *Conversation) Complete(ctx context.Context, line string, pos int) (from
 		}
 	case "/doc":
 		return from, fileNames(arg)
+	case "/model":
+		return from, c.completeModel(ctx, arg)
 	case "/compact":
 		for _, s := range []string{"simple", "code-aware", "role-budget", "model"} {
 			add(s)

@@ -33,8 +33,10 @@ func (c *Conversation) init_(ctx context.Context, _ string) error {
 	return c.say(ctx, tidemark.Text(fmt.Sprintf(initPrompt, instructions.Names[0], more)))
 }
 
-// say sends a message of the user, for commands that end in one.
+// say sends a message of the user, with the images that stand in it, for commands
+// that end in one.
 func (c *Conversation) say(ctx context.Context, blocks ...tidemark.Block) error {
+	blocks = append(c.Pasted(tidemark.Entry{Blocks: blocks}.Text()), blocks...)
 	if c.Front == nil {
 		_, err := c.Chat.Send(ctx, blocks...) // the caller knows how to stop it
 		return err

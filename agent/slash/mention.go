@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/project"
+	"github.com/tidemark-sessions/tidemark/tool"
 )
 
 const (
@@ -77,7 +79,7 @@ func mentions(text string) (names []string) {
 }
 
 // Mentioned returns the files of the project that a message names with @, as
-// documents that are sent with it, and says which. A word that names none is just a
+// documents and images that are sent with it, and says which. A word that names none is just a
 // word; nothing outside the project is read.
 func (c *Conversation) Mentioned(text string) (documents []tidemark.Block) {
 	names := mentions(text)
@@ -100,8 +102,13 @@ func (c *Conversation) Mentioned(text string) (documents []tidemark.Block) {
 			f.Close()
 			continue
 		}
-		b, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+		b, err := io.ReadAll(io.LimitReader(f, max(maxDocument, tool.MaxImage)+1))
 		f.Close()
+		if image, no := imageBlock(path.Base(name), b); err == nil && no == nil {
+			documents = append(documents, image)
+			c.note("Sent with it: %s", imageSign(image, 0))
+			continue
+		}
 		if err != nil || len(b) > maxDocument {
 			c.note("@%s is over %d bytes: only its name is sent.", name, maxDocument)
 			continue

@@ -52,6 +52,8 @@ type Conversation struct {
 	// documents are sent with the next message.
 	documents []tidemark.Block
 	files     projectFiles
+	pasted    pastedImages
+	offered   offeredModels
 }
 
 // Front shows the conversation and reads the person's input.
@@ -77,6 +79,9 @@ type Front interface {
 	Unfold()
 	// SetPermission changes how much needs no question.
 	SetPermission(chat.Permission) error
+	// Offer puts text into the line and offers what it can go on with. false:
+	// nobody types there.
+	Offer(line string) bool
 	// Leave ends the conversation.
 	Leave()
 }
@@ -110,7 +115,7 @@ func Commands() []Command {
 		{"/sessions", "", "the sessions of this project", (*Conversation).sessions, false, false},
 		{"/resume", "[SESSION]", "go on with another session", func(c *Conversation, ctx context.Context, ref string) error { return c.Front.Resume(ctx, ref) }, false, front},
 		{"/name", "TITLE", "give the session a title", (*Conversation).rename, false, false},
-		{"/model", "[MODEL]", "the model, or take [PROVIDER/]NAME", (*Conversation).model, false, false},
+		{"/model", "[MODEL]", "choose the model, or take [PROVIDER/]NAME", (*Conversation).model, false, false},
 		{"/tools", "", "what the agent can do", (*Conversation).tools, false, false},
 		{"/approvals", "[clear]", "what may be done without asking", (*Conversation).approvals, false, false},
 		{"/memory", "[KEY TEXT]", "core memory of this session", (*Conversation).memory, false, false},

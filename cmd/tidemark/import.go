@@ -33,9 +33,9 @@ not opened.
 Known tools: ` + toolNames(transfer.CanImport) + `.
 
 A second import adds only what is new: a session that grew gets the rest, and an
-entry that was changed becomes a branch beside what it was. Files of Claude
-Code, Codex and pi that did not change are not read again, unless you say
---again. What cannot be taken is named and left out; the exit code is then 3.
+entry that was changed becomes a branch beside what it was. Files that did not
+change since the last import are not read again, unless you say --again. What
+cannot be taken is named and left out; the exit code is then 3.
 
 An archive is restored as it was: into a store that is not there yet, or into
 one that holds the beginning of it. It can be interrupted and run again. A

@@ -25,8 +25,8 @@ const historyFile = "history.jsonl"
 // maxSalvaged bounds the bytes of the prompts that are held at a time.
 const maxSalvaged = 64 << 20
 
-// typed is a line of that file.
-type typed struct {
+// historyLine is a line of that file.
+type historyLine struct {
 	Display string `json:"display"`
 	Pasted  map[string]struct {
 		Content string `json:"content"`
@@ -37,7 +37,7 @@ type typed struct {
 }
 
 // text is what was typed, with what was pasted in its place where it was kept.
-func (t typed) text() string {
+func (t historyLine) text() string {
 	text := t.Display
 	for n, pasted := range t.Pasted {
 		at := strings.Index(text, "[Pasted text #"+n)
@@ -66,7 +66,7 @@ func histories(p convert.Source) (files []string) {
 // gone.
 func looksTyped(fsys fs.FS, file string) bool {
 	for line, err := range convert.Lines(fsys, file) {
-		var t typed
+		var t historyLine
 		return err == nil && json.Unmarshal(line.Text, &t) == nil && t.Display != "" && t.Session != "" && t.Timestamp > 0
 	}
 	return false
@@ -122,7 +122,7 @@ func promptsIn(ctx context.Context, fsys fs.FS, file string, there map[string]bo
 		case err != nil:
 			return nil, nil, &convert.Skip{What: file, Why: err}
 		}
-		var t typed
+		var t historyLine
 		if json.Unmarshal(line.Text, &t) != nil {
 			continue // it is being written, or damaged; a prompt more or less of what is lost
 		}
@@ -147,7 +147,7 @@ func promptsIn(ctx context.Context, fsys fs.FS, file string, there map[string]bo
 }
 
 // add adds a prompt, or a command to the client or the shell.
-func (s *salvaged) add(t typed, text string) {
+func (s *salvaged) add(t historyLine, text string) {
 	e := tidemark.Say(tidemark.User, text)
 	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, "!") {
 		e = tidemark.Entry{Kind: convert.KindCommand, Blocks: []tidemark.Block{tidemark.Text(text)}}

@@ -48,13 +48,28 @@ func Tool() convert.Tool {
 	}
 }
 
-func detect(_ context.Context, p convert.Source) bool {
+func detect(ctx context.Context, p convert.Source) bool {
 	if convert.IsFile(p.FS, p.Path) {
 		return strings.HasSuffix(p.Path, ".jsonl") && looksRight(p.FS, p.Path)
 	}
-	found, _ := find(p)
-	return slices.ContainsFunc(found, func(s source) bool { return looksRight(p.FS, s.file) }) ||
-		slices.ContainsFunc(histories(p), func(file string) bool { return looksTyped(p.FS, file) })
+	listed := false
+	for f, err := range list(ctx, p) {
+		if err == nil && path.Base(f.Path) == historyFile {
+			if looksTyped(p.FS, f.Path) {
+				return true
+			}
+			continue
+		}
+		listed = listed || err != nil || f.Unit == f.Path
+		if err == nil && f.Unit == f.Path && looksRight(p.FS, f.Path) {
+			return true // without a look at the other projects
+		}
+	}
+	if listed {
+		return false
+	}
+	found, _ := findBare(p)
+	return len(found) > 0
 }
 
 // known are types of records that no other tool writes together with a

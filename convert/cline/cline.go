@@ -29,9 +29,13 @@ const (
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "Cline", Homes: []string{".cline"},
-		Detect: detect, Import: imports,
+		Detect: detect, Import: imports, Files: listed,
 	}
 }
+
+// listed are the two files of each session, in every place that find looks at.
+var listed = convert.FilesLike(".cline/data/sessions/*.json", ".cline/data/sessions/*/*.json", "data/sessions/*.json", "data/sessions/*/*.json",
+	"sessions/*.json", "sessions/*/*.json", "*.json", "*/*.json")
 
 func detect(_ context.Context, p convert.Source) bool {
 	files, _ := find(p)

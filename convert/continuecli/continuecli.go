@@ -31,7 +31,7 @@ const name = "continue"
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "Continue", Homes: []string{".continue"},
-		Detect: detect, Import: imports,
+		Detect: detect, Import: imports, Files: convert.FilesLike(".continue/sessions/*.json", "sessions/*.json", "*.json"),
 	}
 }
 

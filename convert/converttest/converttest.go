@@ -111,6 +111,8 @@ type Worker struct {
 // keep each entry unchanged.
 func Read(t testing.TB, tool convert.Tool, p convert.Source) Taken {
 	t.Helper()
+	p, check := watched(t, tool, p)
+	defer check()
 	var got Taken
 	seen := map[string]bool{}
 	for s, err := range tool.Import(context.Background(), p) {

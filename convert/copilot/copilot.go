@@ -28,9 +28,15 @@ const name = "copilot-cli"
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "GitHub Copilot CLI", Homes: []string{".copilot"},
-		Detect: detect, Import: imports,
+		Detect: detect, Import: imports, Files: listed,
 	}
 }
+
+// listed are the files of sessions: in a folder for each, or, as in the first
+// versions and where the Source is one session, beside each other.
+var listed = convert.FilesLike(".copilot/session-state/*", ".copilot/session-state/*/*", ".copilot/session-state/*/files/*",
+	"session-state/*", "session-state/*/*", "session-state/*/files/*", "*/events.jsonl", "*/workspace.yaml", "*/plan.md", "*/files/*",
+	"*.jsonl", "workspace.yaml", "plan.md", "files/*")
 
 func detect(_ context.Context, p convert.Source) bool {
 	files, _ := find(p)

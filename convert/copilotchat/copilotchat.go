@@ -29,7 +29,7 @@ const name = "copilot-chat"
 
 // Tool returns the converter of chats in VS Code.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "VS Code Copilot Chat", Homes: homes(), Detect: detect, Import: importAll}
+	return convert.Tool{Name: name, Title: "VS Code Copilot Chat", Homes: homes(), Detect: detect, Import: importAll, Files: convert.FilesLike(listed()...)}
 }
 
 // homes are the user folders of the editors that keep chats in the same way, on
@@ -44,6 +44,29 @@ func homes() (all []string) {
 // folders are where chats are in a user folder, or below it.
 var folders = []string{"workspaceStorage/*/chatSessions", "globalStorage/emptyWindowChatSessions", "globalStorage/transferredChatSessions", "*/chatSessions", "chatSessions"}
 
+// places are where a Source may have chats.
+func places() []string {
+	all := slices.Clone(folders)
+	for _, home := range homes() {
+		for _, folder := range folders[:3] {
+			all = append(all, path.Join(home, folder))
+		}
+	}
+	return append(all, ".")
+}
+
+// listed are the chats in all these places, and beside their folders the names of
+// the workspaces.
+func listed() (patterns []string) {
+	for _, place := range places() {
+		patterns = append(patterns, path.Join(place, "*.json*"))
+		if strings.HasSuffix(place, "/chatSessions") {
+			patterns = append(patterns, path.Join(path.Dir(place), "workspace.json"))
+		}
+	}
+	return append(patterns, "workspace.json")
+}
+
 // find returns the files of a Source: a home folder, a user folder, one below it,
 // the folder of a workspace, of chats, or one file. A chat that is there in both
 // forms is taken from the later one.
@@ -51,15 +74,8 @@ func find(p convert.Source) (files []string, skips []error) {
 	if convert.IsFile(p.FS, p.Path) {
 		return []string{p.Path}, nil
 	}
-	patterns := slices.Clone(folders)
-	for _, home := range homes() {
-		for _, folder := range folders[:3] {
-			patterns = append(patterns, path.Join(home, folder))
-		}
-	}
-	patterns = append(patterns, ".")
 	chosen := map[string]string{}
-	for _, pattern := range patterns {
+	for _, pattern := range places() {
 		found, bad := convert.Match(p.FS, p.Path, path.Join(pattern, "*.json*"))
 		skips = append(skips, bad...)
 		for _, file := range found {

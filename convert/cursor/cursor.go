@@ -40,7 +40,23 @@ var homes = []string{".config/Cursor/User", "Library/Application Support/Cursor/
 
 // Tool returns the converter of Cursor.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Cursor", Homes: homes, Detect: detect, Import: importAll}
+	return convert.Tool{Name: name, Title: "Cursor", Homes: homes, Detect: detect, Import: importAll, Files: convert.FilesLike(listed()...)}
+}
+
+// places are where a Source may have the database.
+func places() (all []string) {
+	for _, dir := range append(slices.Clone(homes), ".") {
+		all = append(all, path.Join(dir, file), path.Join(dir, path.Base(file)))
+	}
+	return all
+}
+
+// listed are the files of the database in all these places.
+func listed() (patterns []string) {
+	for _, place := range places() {
+		patterns = append(patterns, convert.DatabaseFiles(place)...)
+	}
+	return patterns
 }
 
 // find returns the database of a Source: a home folder, a user folder, the folder
@@ -49,11 +65,9 @@ func find(p convert.Source) string {
 	if convert.IsFile(p.FS, p.Path) {
 		return p.Path
 	}
-	for _, dir := range append(slices.Clone(homes), ".") {
-		for _, name := range []string{file, path.Base(file)} {
-			if at := path.Join(p.Path, dir, name); convert.IsFile(p.FS, at) {
-				return at
-			}
+	for _, place := range places() {
+		if at := path.Join(p.Path, place); convert.IsFile(p.FS, at) {
+			return at
 		}
 	}
 	return ""

@@ -26,8 +26,13 @@ const name = "factory-droid"
 
 // Tool returns the converter of Factory Droid.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Factory Droid", Homes: []string{".factory/sessions"}, Detect: detect, Import: importAll, Grows: true}
+	return convert.Tool{Name: name, Title: "Factory Droid", Homes: []string{".factory/sessions"}, Detect: detect, Import: importAll, Grows: true, Files: listed}
 }
+
+// listed are the files of sessions with their settings, in every place that find
+// looks at.
+var listed = convert.FilesLike(".factory/sessions/*.json*", ".factory/sessions/-*/*.json*",
+	"sessions/*.json*", "sessions/-*/*.json*", "*.json*", "-*/*.json*")
 
 func detect(_ context.Context, p convert.Source) bool {
 	files, _ := find(p)

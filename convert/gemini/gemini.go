@@ -26,8 +26,20 @@ const name = "gemini-cli"
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "Gemini CLI", Homes: []string{".gemini"},
-		Detect: detect, Import: imports,
+		Detect: detect, Import: imports, Files: convert.FilesLike(listed()...),
 	}
+}
+
+// listed are the files that sessions are made of, in every place that chats looks
+// at.
+func listed() (patterns []string) {
+	for _, below := range []string{".gemini/tmp", "tmp", "."} {
+		for _, project := range []string{"*", "."} {
+			dir := path.Join(below, project)
+			patterns = append(patterns, dir+"/chats/**", dir+"/tool-outputs/**", dir+"/.project_root")
+		}
+	}
+	return append(patterns, "*.json*", "*/*.jsonl")
 }
 
 // file is one file of a session: its name and its first content.

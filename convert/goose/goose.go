@@ -36,7 +36,18 @@ var homes = []string{".local/share/goose/sessions", "AppData/Roaming/Block/goose
 
 // Tool returns the converter of Goose.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Goose", Homes: homes, Detect: detect, Import: importAll}
+	return convert.Tool{Name: name, Title: "Goose", Homes: homes, Detect: detect, Import: importAll, Files: convert.FilesLike(listed()...)}
+}
+
+// folders are where a Source may have its sessions.
+func folders() []string { return append(slices.Clone(homes), "data/sessions", "sessions", ".") }
+
+// listed are the files in every place that stores looks at.
+func listed() (patterns []string) {
+	for _, dir := range folders() {
+		patterns = append(append(patterns, convert.DatabaseFiles(path.Join(dir, database))...), path.Join(dir, "*.jsonl"))
+	}
+	return patterns
 }
 
 // stores are what a Source has: at most one database, and files.
@@ -47,7 +58,7 @@ func stores(p convert.Source) (databases, files []string) {
 		}
 		return []string{p.Path}, nil
 	}
-	for _, dir := range append(slices.Clone(homes), "data/sessions", "sessions", ".") {
+	for _, dir := range folders() {
 		dir = path.Join(p.Path, dir)
 		if file := path.Join(dir, database); convert.IsFile(p.FS, file) {
 			databases = []string{file}

@@ -30,8 +30,12 @@ const journal = "agents/main/wire.jsonl"
 
 // Tool returns the converter of Kimi Code.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Detect: detect, Import: importAll, Grows: true}
+	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Detect: detect, Import: importAll, Grows: true, Files: listed}
 }
+
+// listed are the files of sessions, in every place that find looks at.
+var listed = convert.FilesLike(".kimi-code/sessions/*/*/state.json", ".kimi-code/sessions/*/*/agents/**", "sessions/*/*/state.json", "sessions/*/*/agents/**",
+	"wd_*/session_*/state.json", "wd_*/session_*/agents/**", "session_*/state.json", "session_*/agents/**", "state.json", "agents/**")
 
 func detect(_ context.Context, p convert.Source) bool {
 	files, _ := find(p)

@@ -39,7 +39,7 @@ type product struct {
 // Tool is opencode. It only imports.
 func Tool() convert.Tool {
 	p := product{title: "opencode", home: ".local/share/opencode", file: "opencode", first: true}
-	return convert.Tool{Name: name, Title: p.title, Homes: []string{p.home}, Detect: p.detect, Import: p.importAll}
+	return convert.Tool{Name: name, Title: p.title, Homes: []string{p.home}, Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...)}
 }
 
 // Kilo is Kilo CLI since version 7. It only imports. An exported file does not
@@ -47,7 +47,24 @@ func Tool() convert.Tool {
 // named.
 func Kilo() convert.Tool {
 	p := product{title: "Kilo CLI", home: ".local/share/kilo", file: "kilo"}
-	return convert.Tool{Name: "kilo-cli", Title: p.title, Homes: []string{p.home}, Detect: p.detect, Import: p.importAll}
+	return convert.Tool{Name: "kilo-cli", Title: p.title, Homes: []string{p.home}, Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...)}
+}
+
+// listed are the files in every place that look finds stores in.
+func (of product) listed() (patterns []string) {
+	for _, base := range []string{".", of.home} {
+		patterns = append(patterns, convert.DatabaseFiles(path.Join(base, of.file+"*.db"))...)
+		patterns = append(patterns, path.Join(base, outputFolder, "**"))
+		if !of.first {
+			continue
+		}
+		for _, root := range []string{path.Join(base, "storage"), base} {
+			for _, part := range []string{"session", "message", "part", "todo", "project"} {
+				patterns = append(patterns, path.Join(root, part, "**"))
+			}
+		}
+	}
+	return patterns
 }
 
 // found is what a Source contains.

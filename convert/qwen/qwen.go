@@ -28,8 +28,13 @@ const name = "qwen-code"
 
 // Tool returns the converter of Qwen Code.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Qwen Code", Homes: []string{".qwen"}, Detect: detect, Import: importAll}
+	return convert.Tool{Name: name, Title: "Qwen Code", Homes: []string{".qwen"}, Detect: detect, Import: importAll, Files: files}
 }
+
+// files lists the transcripts, and below subagents those of helper agents, in every
+// place that find looks at.
+var files = convert.FilesLike(".qwen/projects/*/chats/*.jsonl", ".qwen/projects/*/subagents/**", "projects/*/chats/*.jsonl", "projects/*/subagents/**",
+	"*/chats/*.jsonl", "*/subagents/**", "chats/*.jsonl", "subagents/**", "*.jsonl")
 
 func detect(_ context.Context, p convert.Source) bool {
 	if convert.IsFile(p.FS, p.Path) {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
+	"path/filepath"
 
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
@@ -59,6 +61,19 @@ func read(root, name string, most int64, take func(io.Reader) error) error {
 	}
 	defer f.Close()
 	return take(f)
+}
+
+// PathOf returns the path in a file: address, false for any other address.
+func PathOf(uri string) (string, bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Path == "" {
+		return "", false
+	}
+	path := u.Path
+	if len(path) > 2 && path[0] == '/' && path[2] == ':' {
+		path = path[1:] // a drive
+	}
+	return filepath.FromSlash(path), true
 }
 
 // ReadOwn reads a file of the person's own, which may be a link to wherever they

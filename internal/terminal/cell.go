@@ -31,13 +31,15 @@ type cell struct {
 	text  string // what is sent
 	show  string // what is drawn
 	width int    // in columns
+	whole bool   // it stands for what was pasted, and nothing joins it
 }
 
 func (c cell) newline() bool { return c.text == "\n" }
 
-// folded reports whether the sign stands for text that was too long to show.
+// folded reports whether the sign stands for something that is not shown: text
+// that is too long, or what was pasted in its place.
 func (c cell) folded() bool {
-	return len(c.text) > foldBytes || c.text != "\n" && strings.Contains(c.text, "\n")
+	return c.whole || len(c.text) > foldBytes || c.text != "\n" && strings.Contains(c.text, "\n")
 }
 
 // cells splits typed text into signs, without control characters.
@@ -63,11 +65,11 @@ func (t Text) cell(s string) (c cell, ok bool) {
 	case isControl(r):
 		return cell{}, false
 	case size == 1 && r < 0x7f && len(s) == 1:
-		return cell{s, s, 1}, true
+		return cell{text: s, show: s, width: 1}, true
 	}
 	s = strings.ToValidUTF8(s, "\ufffd")
 	show := t.Clean(s)
-	return cell{s, show, t.Width(show)}, true
+	return cell{text: s, show: show, width: t.Width(show)}, true
 }
 
 // sign returns the length of the sign at the front of s.
@@ -117,7 +119,13 @@ func (t Text) pieces(s string) []cell {
 	if lines > 0 {
 		show = fmt.Sprintf("[%s of text]", plural(lines+1, "line"))
 	}
-	return []cell{{s, show, len(show)}}
+	return []cell{{text: s, show: show, width: len(show)}}
+}
+
+// whole returns text as one sign.
+func (t Text) whole(s string) cell {
+	s = t.Clean(s)
+	return cell{text: s, show: s, width: t.Width(s), whole: true}
 }
 
 func plural(n int, word string) string {

@@ -34,11 +34,27 @@ func (c *Console) completeEagerly() {
 	if c.line.at > 0 && !isInk(c.line.cells[c.line.at-1]) {
 		from = c.line.at
 	}
-	if from < c.line.at && c.o.Eager(textOf(c.line.cells[from:c.line.at]), from == 0) {
+	word, first := textOf(c.line.cells[from:c.line.at]), ""
+	for i := 0; i < from && isInk(c.line.cells[i]); i++ {
+		first += c.line.cells[i].text
+	}
+	if word != "" && c.o.Eager(word, first) {
 		c.complete(false)
 	} else {
 		c.menu = nil
 	}
+}
+
+// Offer replaces what was typed, and offers what it can go on with.
+func (c *Console) Offer(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle()
+	c.line.set(line)
+	if c.editing {
+		c.complete(false)
+	}
+	c.paint.touch()
 }
 
 // complete looks up completions in the background: they may come from a disk.

@@ -56,8 +56,14 @@ type Options struct {
 	// Tab does nothing.
 	Complete func(ctx context.Context, line string, pos int) (from int, candidates []string)
 	// Eager reports whether the word before the cursor is completed as it is
-	// typed; start means that the line begins with it. nil: only Tab completes.
-	Eager func(word string, start bool) bool
+	// typed; first is the first word of the line, "" when it is this one. nil: only
+	// Tab completes.
+	Eager func(word, first string) bool
+	// Paste returns what stands in the line for something that was pasted, each
+	// stepped over and removed as one sign; none: the text itself. notice is shown
+	// below the line until the next key. It runs with the keyboard waiting, and
+	// must not call the console. nil: all pastes are text.
+	Paste func(text string) (signs []string, notice string)
 	// Edit lets the person change a text in another program, which has the
 	// terminal meanwhile. nil: Ctrl-G does nothing.
 	Edit func(text string) (string, error)

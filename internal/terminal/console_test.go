@@ -237,6 +237,30 @@ func TestAHugePasteIsOneSignInTheLine(t *testing.T) {
 	}
 }
 
+func TestWhatStandsForAPasteIsOneSign(t *testing.T) {
+	term := open(t, 60, 8, func(o *Options) {
+		o.Paste = func(s string) ([]string, string) {
+			switch s {
+			case "/a.png /b.png":
+				return []string{"[image: a.png]", "[image: b.png]"}, ""
+			case "/big.png":
+				return nil, "too big"
+			}
+			return nil, ""
+		}
+	})
+	term.press("see" + pasted("/a.png /b.png") + "é")
+	term.shows("> see [image: a.png] [image: b.png] é")
+	term.press("\x7f\x7f\x7f") // é, the blank, the second image
+	term.shows("> see [image: a.png]")
+	term.press(pasted("/big.png"))
+	term.sees("too big")
+	term.press(leftKey + strings.Repeat(leftKey, 10) + "x")
+	term.shows("> seex [image: a.png] /big.png")
+	term.press("\r")
+	term.wantLine("seex [image: a.png] /big.png")
+}
+
 func TestHistoryIsWalkedAndSearched(t *testing.T) {
 	sent := []string{"make test", "make test", "git status", "two\nlines"}
 	term := open(t, 40, 10, func(o *Options) { o.Earlier = func(context.Context) []string { return sent } })

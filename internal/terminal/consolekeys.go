@@ -117,10 +117,7 @@ func (c *Console) compose(k key) bool {
 	case "":
 		took = c.line.insert(k.text)
 	case "paste", "paste+cut":
-		took = c.line.paste(k.text)
-		if k.name == "paste+cut" {
-			c.notice = fmt.Sprintf("the paste was cut off after %d MiB", maxPaste>>20)
-		}
+		took = c.pasted(k)
 	case "enter":
 		c.enter()
 	case "newline", "alt+enter", "alt+newline", "shift+enter", "ctrl+enter":
@@ -145,6 +142,19 @@ func (c *Console) compose(k key) bool {
 		c.notice = fmt.Sprintf("the line is full at %d characters: paste longer text, or put it into a file", maxCells)
 	}
 	return true
+}
+
+// pasted puts a paste into the line, and returns false when the line is full.
+func (c *Console) pasted(k key) bool {
+	if k.name == "paste+cut" {
+		c.notice = fmt.Sprintf("the paste was cut off after %d MiB", maxPaste>>20)
+	} else if c.o.Paste != nil {
+		var signs []string
+		if signs, c.notice = c.o.Paste(k.text); len(signs) > 0 {
+			return c.line.pasteSigns(signs)
+		}
+	}
+	return c.line.paste(k.text)
 }
 
 // unsend takes the newest line that waits back into the empty line, and reports

@@ -98,7 +98,7 @@ func TestOnlyRowsThatChangedAreDrawnAgain(t *testing.T) {
 func TestAWordIsCompletedAsItIsTyped(t *testing.T) {
 	files := []string{"@main.go ", "@main_test.go ", "@make/rules "}
 	term := open(t, 40, 10, func(o *Options) {
-		o.Eager = func(word string, start bool) bool { return strings.HasPrefix(word, "@") }
+		o.Eager = func(word, first string) bool { return strings.HasPrefix(word, "@") || first == "/pick" }
 		o.Complete = func(_ context.Context, line string, pos int) (from int, found []string) {
 			from = strings.LastIndex(line[:pos], " ") + 1
 			for _, f := range files {

@@ -51,6 +51,23 @@ func (l *line) paste(s string) bool {
 	return true
 }
 
+// pasteSigns puts texts at the cursor, each as one sign, with blanks around them.
+func (l *line) pasteSigns(signs []string) bool {
+	var cs []cell
+	for i, s := range signs {
+		if i > 0 || l.at > 0 && isInk(l.cells[l.at-1]) {
+			cs = append(cs, l.text.cells(" ")...)
+		}
+		cs = append(cs, l.text.whole(s))
+	}
+	cs = append(cs, l.text.cells(" ")...)
+	if len(l.cells)+len(cs) > maxCells {
+		return false
+	}
+	l.replace(l.at, l.at, cs)
+	return true
+}
+
 // replace replaces cells, and puts the cursor after them.
 func (l *line) replace(from, to int, cs []cell) {
 	l.cells = slices.Replace(l.cells, from, to, cs...)

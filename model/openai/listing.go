@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,8 +37,8 @@ func (c *Client) Models(ctx context.Context) ([]model.Listed, error) {
 	}
 	for i := range all[:min(len(all), maxShown)] {
 		// One that cannot be asked about is in the list all the same.
-		if n, err := c.Window(ctx, all[i].Name); err == nil {
-			all[i].Window = n
+		if told, err := c.Describe(ctx, all[i].Name); err == nil {
+			all[i] = told
 		}
 	}
 	return all, ctx.Err()
@@ -46,70 +47,76 @@ func (c *Client) Models(ctx context.Context) ([]model.Listed, error) {
 // maxShown is how many models of a list are asked about one by one.
 const maxShown = 100
 
-// Window implements model.Windower. A server of no Kind is not asked: it would
-// not tell.
-func (c *Client) Window(ctx context.Context, name string) (int, error) {
+// Describe implements model.Describer. A server of no Kind is not asked: it
+// would not tell.
+func (c *Client) Describe(ctx context.Context, name string) (model.Listed, error) {
 	switch c.o.Kind {
 	case Ollama:
-		return c.ollamaWindow(ctx, name)
+		return c.describeOllama(ctx, name)
 	case LlamaCpp:
 		at := c.root.JoinPath("props")
 		at.RawQuery = url.Values{"model": {name}}.Encode()
 		raw, err := c.ask(ctx, http.MethodGet, at, nil)
 		if err != nil {
-			return 0, err
+			return model.Listed{}, err
 		}
-		return propsWindow(raw), nil
+		return props(raw, name), nil
 	case VLLM, OpenRouter:
 		all, err := c.Models(ctx)
 		for _, m := range all {
 			if m.Name == name {
-				return m.Window, nil
+				return m, nil
 			}
 		}
-		return 0, err
+		return model.Listed{Name: name}, err
 	}
-	return 0, nil
+	return model.Listed{Name: name}, nil
 }
 
-// ollamaWindow is what Ollama has set for a model: by the model's own settings,
-// or as it was loaded. What the model could take at most does not count, since
-// Ollama cuts off what is above its setting without a word.
-func (c *Client) ollamaWindow(ctx context.Context, name string) (int, error) {
+// describeOllama is what Ollama has set for a model: by the model's own
+// settings, or as it was loaded. What the model could take at most does not
+// count, since Ollama cuts off what is above its setting without a word.
+func (c *Client) describeOllama(ctx context.Context, name string) (model.Listed, error) {
 	asked, err := model.JSON(map[string]string{"model": name})
 	if err != nil {
-		return 0, err
+		return model.Listed{}, err
 	}
 	raw, err := c.ask(ctx, http.MethodPost, c.root.JoinPath("api", "show"), asked)
 	if err != nil {
-		return 0, err
+		return model.Listed{}, err
 	}
-	if n := shownWindow(raw); n > 0 {
-		return n, nil
+	told := shown(raw, name)
+	if told.Window > 0 {
+		return told, nil
 	}
 	if raw, err = c.ask(ctx, http.MethodGet, c.root.JoinPath("api", "ps"), nil); err != nil {
-		return 0, err
+		return told, err
 	}
-	return loadedWindow(raw, name), nil
+	told.Window = loadedWindow(raw, name)
+	return told, nil
 }
 
-// shownWindow is num_ctx in the parameters that /api/show lists line by line, 0
-// if it is not set.
-func shownWindow(raw []byte) int {
-	var shown struct {
-		Parameters string `json:"parameters"`
+// shown is what /api/show tells: num_ctx in the parameters that it lists line
+// by line, if it is set, and whether vision is among the capabilities.
+func shown(raw []byte, name string) model.Listed {
+	told := model.Listed{Name: name}
+	var page struct {
+		Parameters   string   `json:"parameters"`
+		Capabilities []string `json:"capabilities"`
 	}
-	if json.Unmarshal(raw, &shown) != nil {
-		return 0
+	if json.Unmarshal(raw, &page) != nil {
+		return told
 	}
-	for line := range strings.Lines(shown.Parameters) {
+	told.TextOnly = len(page.Capabilities) > 0 && !slices.Contains(page.Capabilities, "vision")
+	for line := range strings.Lines(page.Parameters) {
 		if words := strings.Fields(line); len(words) == 2 && words[0] == "num_ctx" {
 			if n, err := strconv.Atoi(words[1]); err == nil {
-				return sensible(n)
+				told.Window = sensible(n)
+				break
 			}
 		}
 	}
-	return 0
+	return told
 }
 
 // loadedWindow is what a model was loaded with, by /api/ps; 0 if it is not
@@ -132,17 +139,22 @@ func loadedWindow(raw []byte, name string) int {
 	return 0
 }
 
-// propsWindow is the context of one slot of llama.cpp, by /props.
-func propsWindow(raw []byte) int {
-	var props struct {
+// props is what /props of llama.cpp tells: the context of one slot, and whether
+// its model sees.
+func props(raw []byte, name string) model.Listed {
+	var page struct {
 		Settings struct {
 			Context model.Tokens `json:"n_ctx"`
 		} `json:"default_generation_settings"`
+		Modalities struct {
+			Vision *bool `json:"vision"`
+		} `json:"modalities"`
 	}
-	if json.Unmarshal(raw, &props) != nil {
-		return 0
+	if json.Unmarshal(raw, &page) != nil {
+		return model.Listed{Name: name}
 	}
-	return int(props.Settings.Context)
+	sees := page.Modalities.Vision
+	return model.Listed{Name: name, Window: int(page.Settings.Context), TextOnly: sees != nil && !*sees}
 }
 
 // sensible returns a number of tokens, 0 for one that cannot be meant.

@@ -49,14 +49,40 @@ func TestEachServerTellsTheWindowOfItsModelsInItsOwnWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := serving(t, Options{Name: "local", Kind: c.kind}, c.pages)
-			if got, err := client.Window(t.Context(), c.ask); err != nil || got != c.want {
-				t.Errorf("%d, %v, want %d", got, err, c.want)
+			if got, err := client.Describe(t.Context(), c.ask); err != nil || got.Window != c.want {
+				t.Errorf("%+v, %v, want %d", got, err, c.want)
 			}
 		})
 	}
 	client, _ := serving(t, Options{Name: "local", Kind: LlamaCpp}, nil)
-	if _, err := client.Window(t.Context(), "m"); err == nil {
+	if _, err := client.Describe(t.Context(), "m"); err == nil {
 		t.Error("a server without the page gives no error")
+	}
+}
+
+func TestEachServerTellsWhetherAModelTakesImages(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  Kind
+		pages map[string]string
+		want  bool // text only
+	}{
+		"Ollama, text":           {Ollama, map[string]string{"POST /api/show": `{"parameters":"num_ctx 8","capabilities":["completion","tools"]}`}, true},
+		"Ollama, vision":         {Ollama, map[string]string{"POST /api/show": `{"parameters":"num_ctx 8","capabilities":["completion","vision"]}`}, false},
+		"Ollama, an older one":   {Ollama, map[string]string{"POST /api/show": `{"parameters":"num_ctx 8"}`}, false},
+		"Ollama, not loaded yet": {Ollama, map[string]string{"POST /api/show": `{"capabilities":["completion"]}`, "GET /api/ps": `{"models":[]}`}, true},
+		"llama.cpp, text":        {LlamaCpp, map[string]string{"GET /props?model=m": `{"default_generation_settings":{"n_ctx":8},"modalities":{"vision":false}}`}, true},
+		"llama.cpp, vision":      {LlamaCpp, map[string]string{"GET /props?model=m": `{"default_generation_settings":{"n_ctx":8},"modalities":{"vision":true}}`}, false},
+		"llama.cpp, older":       {LlamaCpp, map[string]string{"GET /props?model=m": `{"default_generation_settings":{"n_ctx":8}}`}, false},
+		"OpenRouter, text":       {OpenRouter, map[string]string{"GET /v1/models": `{"data":[{"id":"m","architecture":{"input_modalities":["text"]}}]}`}, true},
+		"OpenRouter, vision":     {OpenRouter, map[string]string{"GET /v1/models": `{"data":[{"id":"m","architecture":{"input_modalities":["text","image"]}}]}`}, false},
+		"vLLM does not tell":     {VLLM, map[string]string{"GET /v1/models": `{"data":[{"id":"m"}]}`}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := serving(t, Options{Name: "local", Kind: c.kind}, c.pages)
+			if got, err := client.Describe(t.Context(), "m"); err != nil || got.TextOnly != c.want {
+				t.Errorf("%+v, %v, want text only: %t", got, err, c.want)
+			}
+		})
 	}
 }
 
@@ -99,7 +125,7 @@ func FuzzWhatAServerTellsOfItsModels(f *testing.F) {
 	f.Add([]byte(`{"data":[{"id":"m","max_model_len":1e9,"context_length":-1,"top_provider":{"context_length":8}}],"parameters":"num_ctx 99999999999999999999"}`))
 	f.Add([]byte(`{"models":[{"name":"m","context_length":4096}],"default_generation_settings":{"n_ctx":1.5}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		windows := []int{shownWindow(raw), loadedWindow(raw, "m"), propsWindow(raw)}
+		windows := []int{shown(raw, "m").Window, loadedWindow(raw, "m"), props(raw, "m").Window}
 		all, _ := model.ReadListing("fuzz", raw)
 		for _, m := range all {
 			if m.Name == "" {

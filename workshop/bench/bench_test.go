@@ -2,10 +2,12 @@ package main
 
 import (
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,7 +136,7 @@ func TestRewriteRefusesAPageWithoutMarks(t *testing.T) {
 }
 
 func TestThePageOfFiguresHasAPlaceForEveryPart(t *testing.T) {
-	page, err := os.ReadFile("../../docs/benchmarks.md")
+	page, err := os.ReadFile("../../docs/" + tablesPage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,5 +204,62 @@ func TestFiguresAreShort(t *testing.T) {
 	}
 	if got := number(164_432); got != "164,000" {
 		t.Errorf("number = %q", got)
+	}
+}
+
+func TestThePageForVisitorsSaysWhatTheTablesSay(t *testing.T) {
+	tables, err := os.ReadFile("../../docs/" + tablesPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := judgedRows(string(tables))
+	if len(rows) < 50 {
+		t.Fatalf("%d rows with a verdict were found on the page of tables", len(rows))
+	}
+	if os.Getenv("TIDEMARK_UPDATE") != "" {
+		if err := summarise("../../docs/"+tablesPage, "../../docs/"+visitorsPage); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile("../../docs/" + visitorsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), summary(rows)) {
+		t.Error("the summary is not that of the tables; scripts/bench.sh -doc docs writes it with the tables, TIDEMARK_UPDATE=1 alone")
+	}
+	for _, j := range rows {
+		if !slices.ContainsFunc(goals, func(g struct{ id, about string }) bool { return g.id == j.goal }) {
+			t.Errorf("%s is no goal: %s", j.goal, j.work)
+		}
+		if !math.IsNaN(j.short) && j.met != (j.short <= 1) && math.Abs(j.short-1) > 0.06 { // verdicts go by figures before rounding
+			t.Errorf("%s: %s beside %s is called %v", j.work, j.figure, j.wanted, j.met)
+		}
+	}
+}
+
+func TestTheSummaryShowsTheRowThatIsFurthestFromItsGoal(t *testing.T) {
+	page := strings.Join([]string{
+		"| P1 | near | 1.0 µs | a sync | 1.3× | 1 – 2 | ≤ 1.25× | no |",
+		"| P1 | far | 1.0 µs | a sync | 5.0× | 1 – 9 | ≤ 1.25× | no |",
+		"| P1 | met, and far better | 1.0 µs | a sync | 0.1× | 0 – 1 | ≤ 1.25× | yes |",
+		"| P4 | slow | 20 ms |  |  |  | ≤ 10 µs | no |",
+		"| P4 | unlike | 3 |  |  |  | 0 | no |",
+		"| P11 | rate | 4.0 ms |  |  |  | ≥ 500 a second | no |",
+		"|  | no goal | 4.0 ms |  | 7.0× |  |  |  |",
+	}, "\n")
+	got := summary(judgedRows(page))
+	for _, want := range []string{
+		"| P1 | a durable append, one writer | 1 of 3 | far | 5.0× | a sync | ≤ 1.25× |",
+		"| P4 | 50 entries in the middle | 0 of 2 | slow | 20 ms |  | ≤ 10 µs |",
+		"| P11 | a fleet | 0 of 1 | rate | 4.0 ms |  | ≥ 500 a second |",
+		"| P2 | durable appends, 64 writers | not measured |",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if short := shortfall("4.0 ms", "≥ 500 a second"); math.Abs(short-2) > 1e-9 {
+		t.Errorf("shortfall %v", short)
 	}
 }

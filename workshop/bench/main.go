@@ -48,7 +48,7 @@ func command(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "of "+strings.Join(partNames(), ", ")+" only `these`")
 	program := flags.String("program", "", "the tidemark `FILE` to start; without it no process is measured")
 	dir := flags.String("dir", "", "put the data below `DIR`; it has to be on the disk to measure")
-	doc := flags.String("doc", "", "write the tables of the parts that ran into the Markdown `FILE`, each between its marks")
+	doc := flags.String("doc", "", "write the tables of the parts that ran, and what they say of each goal, into the pages in `DIR`, between their marks")
 	entries := flags.Int("entries", 0, "search and move `N` entries of 1 KB; the goals speak of a million (default 100000 and 20000; with -quick 20000 and 10000)")
 	foreign := flags.Int64("foreign", 0, "import `N` MB of another tool's transcripts; the goal speaks of 1000 (default 1000; with -quick 50)")
 	rows := flags.Bool("json", false, "print each row as a JSON object on a line")
@@ -93,7 +93,11 @@ func command(ctx context.Context, args []string) error {
 	if *doc == "" {
 		return nil
 	}
-	return rewrite(*doc, r.sections)
+	tables := filepath.Join(*doc, tablesPage)
+	if err := rewrite(tables, r.sections); err != nil {
+		return err
+	}
+	return summarise(tables, filepath.Join(*doc, visitorsPage))
 }
 
 // size is how much is measured.

@@ -93,7 +93,7 @@ func (r *run) processed(s samples, lengths []int) {
 			}
 			goal, w := "", want{}
 			if n == 1_000_000 {
-				goal, w = "P7", want{ratioAtMost: 1.3}
+				goal, w = "P7", want{ratioAtMost: 1.2}
 			}
 			r.table.add(row{goal: goal, what: "process: tidemark tail of " + short(n) + ": " + backend, time: s.time(name),
 				against: "the same of " + short(lengths[0]), ratio: s.ratio(name, base), want: w})

@@ -56,7 +56,7 @@ func (r *run) started(s samples) {
 	if node {
 		r.table.add(row{what: "process: node -e 0", time: s.time("node")})
 	}
-	r.table.add(row{goal: "P10", what: "process: tidemark version", time: s.time("version"), want: want{timeAtMost: 10e6}})
+	r.table.add(row{goal: "P10", what: "process: tidemark version", time: s.time("version"), want: want{timeAtMost: 8e6}})
 	if node {
 		r.table.add(row{goal: "P10", what: "process: tidemark version", time: s.time("version"), against: "node -e 0",
 			ratio: s.faster("version", "node"), faster: true, want: want{ratioAtLeast: 10}})
@@ -64,14 +64,14 @@ func (r *run) started(s samples) {
 	many := r.size.listed[0]
 	beside, most := want{}, want{}
 	if many == full.listed[0] {
-		beside, most = want{ratioAtMost: 2}, want{timeAtMost: 20e6}
+		beside, most = want{ratioAtMost: 2}, want{timeAtMost: 15e6}
 	}
 	for _, name := range []string{crowdName(inSQLite, many), crowdName(sealed+inSQLite, r.size.few), crowdName(sealed+inSQLite, many)} {
 		r.table.add(row{goal: "P6", what: "process: tidemark ls" + name, time: s.time("ls" + name), against: "tidemark version",
 			ratio: s.ratio("ls"+name, "version"), want: beside})
 		r.table.add(row{goal: "P10", what: "process: tidemark ls" + name, time: s.time("ls" + name), want: most})
 		r.table.add(row{goal: "P10", what: "process: completion" + name, time: s.time("completion" + name), against: "tidemark version",
-			ratio: s.ratio("completion"+name, "version"), want: want{timeAtMost: 30e6}})
+			ratio: s.ratio("completion"+name, "version"), want: want{timeAtMost: 20e6}})
 	}
 	if info, err := os.Stat(r.program); err == nil {
 		met := info.Size() <= 50<<20

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -78,9 +79,9 @@ func (w want) String() string {
 	case w.text != "":
 		return w.text
 	case w.ratioAtMost > 0:
-		return "≤ " + number(w.ratioAtMost) + "×"
+		return "≤ " + exact(w.ratioAtMost) + "×"
 	case w.ratioAtLeast > 0:
-		return "≥ " + number(w.ratioAtLeast) + "× as fast"
+		return "≥ " + exact(w.ratioAtLeast) + "× as fast"
 	case w.timeAtMost > 0:
 		return "≤ " + duration(w.timeAtMost)
 	}
@@ -135,6 +136,9 @@ func number(f float64) string {
 	}
 	return fmt.Sprintf("%.2f", f)
 }
+
+// exact writes what somebody chose.
+func exact(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // percents writes a ratio near one.
 func percents(f float64) string { return fmt.Sprintf("%.2f", f) }
@@ -225,6 +229,16 @@ func marks(part string) (begin, end string) {
 // rewrite puts tables between their marks on a page and leaves the rest
 // unchanged, including the tables of parts that did not run.
 func rewrite(name string, sections []section) error {
+	for _, s := range sections {
+		if err := between(name, s.part, s.markdown()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// between puts a text between its marks on a page.
+func between(name, part, text string) error {
 	page, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -233,14 +247,11 @@ func rewrite(name string, sections []section) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range sections {
-		begin, end := marks(s.part)
-		before, rest, ok := strings.Cut(string(page), begin)
-		_, after, ok2 := strings.Cut(rest, end)
-		if !ok || !ok2 {
-			return fmt.Errorf("%s: the marks %q and %q are not there", name, strings.TrimSpace(begin), strings.TrimSpace(end))
-		}
-		page = []byte(before + begin + "\n" + s.markdown() + "\n" + end + after)
+	begin, end := marks(part)
+	before, rest, ok := strings.Cut(string(page), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s: the marks %q and %q are not there", name, strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
-	return os.WriteFile(name, page, info.Mode().Perm())
+	return os.WriteFile(name, []byte(before+begin+"\n"+text+"\n"+end+after), info.Mode().Perm())
 }

@@ -243,7 +243,7 @@ func benchTables(all []shown, commit string) string {
 	var b, ran, notes strings.Builder
 	b.WriteString("Each ratio is the median over repetitions in which both were measured in turns, with the middle half beside it. The figures of\n" +
 		"herdctl were measured apart and are cited. With `-quick` the stores are smaller than the goals speak of; the rows say how large.\n" +
-		"[benchmarks](benchmarks.md) has every row of such a run, and what holds the rest back.\n\n")
+		"[the tables](benchmark-tables.md) have every row of such a run, and what holds the rest back.\n\n")
 	b.WriteString(line("goal", "work", "time", "beside", "ratio", "middle half", "wanted", "met") + line(slices.Repeat([]string{"---"}, 8)...))
 	unmet := ""
 	for _, one := range all {
