@@ -45,9 +45,9 @@ func TestPromptsOfSessionsWithoutATranscriptAreWhatIsLeftOfThem(t *testing.T) {
 	}
 	var said []string
 	for e := range all[0].Entries {
-		said = append(said, e.ID+" "+string(e.Role)+e.Kind+" "+e.Text())
+		said = append(said, e.ID+" "+e.Kind+" "+e.Text())
 	}
-	if d := cmp.Diff([]string{"prompt.1 user which tea? green\nor black and [Pasted text #2 +9 lines]", "prompt.2 command /clear", "prompt.3 user and how warm?"}, said); d != "" {
+	if d := cmp.Diff([]string{"prompt.1 message which tea? green\nor black and [Pasted text #2 +9 lines]", "prompt.2 command /clear", "prompt.3 message and how warm?"}, said); d != "" {
 		t.Error(d)
 	}
 }
