@@ -2,8 +2,10 @@ package tidemark
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"strings"
 )
 
@@ -12,16 +14,35 @@ import (
 // system.
 const MaxIDBytes = 128
 
-// SessionID is a random UUID (version 4) in its lower-case text form. With
-// random ids a short prefix identifies one session; time-ordered ids share their
-// prefix for weeks.
+// SessionID is a UUID in its lower-case text form: a random one (version 4), or
+// one made from what the session is (version 8). With both a short prefix
+// identifies one session; time-ordered ids share their prefix for weeks.
 type SessionID string
 
 // NewSessionID returns a fresh id.
 func NewSessionID() SessionID {
 	var b [16]byte
 	rand.Read(b[:])
-	b[6] = b[6]&0x0f | 0x40
+	return uuid(b, 4)
+}
+
+// DerivedSessionID returns the id that stands for these texts: the same one on
+// every machine, a UUID of version 8 with the beginning of their SHA-256.
+func DerivedSessionID(parts ...string) SessionID {
+	h := sha256.New()
+	for _, part := range parts {
+		// With the length before each, no two lists are written alike.
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return uuid([16]byte(h.Sum(nil)), 8)
+}
+
+// Derived reports whether the id is one of DerivedSessionID.
+func (id SessionID) Derived() bool { return len(id) == 36 && id[14] == '8' }
+
+// uuid sets the version of a UUID.
+func uuid(b [16]byte, version byte) SessionID {
+	b[6] = b[6]&0x0f | version<<4
 	b[8] = b[8]&0x3f | 0x80
 	var t [36]byte
 	hex.Encode(t[0:8], b[0:4])

@@ -29,6 +29,23 @@ func TestFreshSessionIDsAreRandomUUIDs(t *testing.T) {
 	}
 }
 
+func TestADerivedSessionIDIsTheSameEverywhere(t *testing.T) {
+	id := DerivedSessionID("import", "codex", "one")
+	if id != "0941378f-aa21-8eca-9bc7-5da4c3d944c3" || !id.Derived() || NewSessionID().Derived() {
+		t.Errorf("%s, which other machines must have, too", id)
+	}
+	if parsed, err := ParseSessionID(string(id)); err != nil || parsed != id || !strings.ContainsRune("89ab", rune(id[19])) {
+		t.Errorf("%s is no UUID: %v", id, err)
+	}
+	seen := map[SessionID][]string{}
+	for _, parts := range [][]string{{"ab"}, {"a", "b"}, {"", "ab"}, {"ab", ""}, {"1:a"}, {"a1:b"}, {"a", "b", ""}, {}} {
+		if other, twice := seen[DerivedSessionID(parts...)]; twice {
+			t.Errorf("%q and %q have the same id", parts, other)
+		}
+		seen[DerivedSessionID(parts...)] = parts
+	}
+}
+
 func TestSessionIDsAreParsedInEitherCase(t *testing.T) {
 	const want = SessionID("7f3a0c1e-0b2d-7c4e-8f60-112233445566")
 	for _, s := range []string{string(want), strings.ToUpper(string(want)), "7F3a0c1e-0B2d-7c4E-8f60-112233445566"} {

@@ -25,7 +25,14 @@ type Session struct {
 	Redacted  int64           `json:"redacted,omitempty"` // redaction marks in its notes
 	Charged   int64           `json:"charged,omitempty"`  // notes of costs that became known after their entries were kept
 	Handed    bool            `json:"handed,omitempty"`   // other tools were given it, and may go on with it
+	Draft     *DraftSize      `json:"draft,omitempty"`    // how much another tool is still writing
 	Extra     json.RawMessage `json:"extra,omitempty"`
+}
+
+// DraftSize is how much the draft of a session has, so that a list can count it.
+type DraftSize struct {
+	After    int64 `json:"after"`    // the lines of the log that it follows; with more, there is no such draft any more
+	Messages int64 `json:"messages"` // on the branch that its end is on, with those before it
 }
 
 // The modes of a session: what it may reach.

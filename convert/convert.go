@@ -86,8 +86,8 @@ type Source struct {
 	FS   fs.FS  // of a folder; no link leads out of it
 	Path string // in FS: "." for the folder itself, or a file in it
 
-	// SQL opens a copy of an SQLite database in FS, with its -wal file. The
-	// original is not touched, and nothing is created beside it.
+	// SQL opens an SQLite database in FS, with its -wal file, or a copy of it. The
+	// original is not written to, and nothing is created beside it.
 	SQL func(ctx context.Context, path string) (Database, error)
 
 	// Getenv looks up an environment variable of a tool, such as a passphrase.
@@ -192,6 +192,10 @@ type Session struct {
 	Fork *Fork
 	// Copied is the id of the session that the beginning was copied from.
 	Copied string
+	// LocalTo is the folder of the Source whose sessions have ids of their own,
+	// for a tool that counts them: another folder has another session of the same
+	// ForeignID. "": it has its id everywhere.
+	LocalTo string
 	// Head is the ID of the entry that the session is at, Root where its history
 	// is empty, "" for the last one.
 	Head string

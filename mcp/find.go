@@ -122,7 +122,7 @@ func (o searchOut) text() string {
 		if h.Worker != "" {
 			fmt.Fprintf(&b, " worker %s entry %d", h.Worker, h.Seq)
 		}
-		fmt.Fprintf(&b, "  %s  %s  %s\n  %s\n", h.Role, stamp(h.At), h.Title, h.Snippet)
+		fmt.Fprintf(&b, "  %s  %s  %s\n  %s\n", h.Who(), stamp(h.At), h.Title, h.Snippet)
 	}
 	if len(o.Hits) == 0 {
 		b.WriteString("Nothing was found. Try other words, or fewer.\n")

@@ -50,6 +50,7 @@ type entry struct {
 	At     time.Time `json:"at,omitzero"`
 	Model  string    `json:"model,omitempty"`
 	Label  string    `json:"label,omitempty"`
+	Draft  bool      `json:"draft,omitempty" jsonschema:"another tool is still writing it, it may change"`
 	Text   string    `json:"text"`
 	Bytes  int       `json:"bytes" jsonschema:"how long the whole text is"`
 	Cut    string    `json:"cut,omitempty" jsonschema:"the text is not whole: how to read on"`
@@ -145,11 +146,14 @@ func (in readIn) place(ctx context.Context, at store.Point) (*store.View, int64,
 			return nil, 0, err
 		}
 	}
+	v, err := v.WithDraft(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
 	if in.Entry != 0 {
 		if at.Seq != 0 {
 			return nil, 0, tidemark.Invalidf("entry %d and %q name the entry twice", in.Entry, in.Session)
 		}
-		var err error
 		if seq, err = v.At(ctx, strconv.FormatInt(in.Entry, 10)); err != nil {
 			return nil, 0, err
 		}
@@ -329,7 +333,7 @@ func (e entry) size() int { return len(e.Text) + len(e.Cut) + entryBytes }
 
 // entry shows an entry from an offset of its text on, at most so many bytes.
 func (p *passage) entry(k kept, offset, most int) entry {
-	e := entry{Seq: k.e.Seq, Role: render.CleanLine(string(k.e.Role)), At: k.e.At, Model: render.CleanLine(k.e.Model), Label: render.CleanLine(p.labels[k.e.Seq])}
+	e := entry{Seq: k.e.Seq, Role: render.CleanLine(string(k.e.Role)), At: k.e.At, Model: render.CleanLine(k.e.Model), Label: render.CleanLine(p.labels[k.e.Seq]), Draft: k.e.Draft}
 	if k.err != nil {
 		e.Damage = render.CleanLine(k.err.Error())
 		return e
@@ -396,6 +400,9 @@ func (e entry) write(b *strings.Builder) {
 	fmt.Fprintf(b, "#%d %s · %s", e.Seq, who, stamp(e.At))
 	if e.Label != "" {
 		fmt.Fprintf(b, " [%s]", e.Label)
+	}
+	if e.Draft {
+		b.WriteString(" · draft")
 	}
 	b.WriteByte('\n')
 	for line := range strings.SplitSeq(e.Text, "\n") {

@@ -377,3 +377,25 @@ func TestWhatIsToldOfACallIsNoLongerThanAnID(t *testing.T) {
 		t.Errorf("%d bytes are told", longest)
 	}
 }
+
+func TestWhatAToolIsStillWritingIsFoundAndRead(t *testing.T) {
+	h := newHouse(t)
+	w := h.s.Create(tidemark.Session{Title: "Tides", Project: here, Tool: "fake", ForeignID: "f"}, tidemark.Holder{Program: "import"})
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "when?")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.KeepDraft(t.Context(), "", tidemark.Say(tidemark.Assistant, "at noon")); err != nil {
+		t.Fatal(err)
+	}
+	c := h.connect("stream", "")
+	found, text := call[searchOut](h, c, "search_sessions", map[string]any{"query": "noon"})
+	if len(found.Hits) != 1 || !found.Hits[0].Draft || !strings.Contains(text, "assistant (draft)") {
+		t.Fatalf("found %+v:\n%s", found.Hits, text)
+	}
+	for _, args := range []map[string]any{{"session": found.Hits[0].Ref}, {"session": found.Hits[0].Ref, "entry": 2}} {
+		out, text := call[readOut](h, c, "read_session", args)
+		if n := len(out.Entries); n != 2 || out.Entries[0].Draft || !out.Entries[1].Draft || !strings.Contains(text, "· draft\n  at noon") {
+			t.Errorf("%v: %+v\n%s", args, out.Entries, text)
+		}
+	}
+}

@@ -12,8 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // follower is a client of a stream.
@@ -183,5 +187,78 @@ func TestFollowersAreSentAwayWhenTheServerDrains(t *testing.T) {
 	s.Drain()
 	if name, _ := f.event(); name != "bye" {
 		t.Errorf("%q", name)
+	}
+}
+
+func TestWhatAToolIsStillWritingIsReadAndFollowedWhenAskedFor(t *testing.T) {
+	kept := store.New(memory.New(), &store.Options{Words: search.EntryWords})
+	s := newTestServer(t, func(o *Options) {
+		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return kept, nil }
+	})
+	w := kept.Create(tidemark.Session{Title: "tides", Tool: "fake", ForeignID: "f"}, tidemark.Holder{Program: "import"})
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "when?")); err != nil {
+		t.Fatal(err)
+	}
+	draft := func(entries ...tidemark.Entry) {
+		t.Helper()
+		if err := w.KeepDraft(t.Context(), "", entries...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	draft(tidemark.Say(tidemark.Assistant, "at no"), tidemark.Say(tidemark.User, "and then?"))
+	path := request.SessionsPath + "/" + string(w.ID()) + "/entries"
+	list := func(query, tag string, status int) (all []string, next, newTag string) {
+		var page api.EntryList
+		a := s.call(t, "reader-a", "GET", path+query, nil, "If-None-Match: "+tag).want(t, status)
+		if status == 200 {
+			a.into(t, &page)
+		}
+		for _, e := range page.Items {
+			all = append(all, fmt.Sprintf("%d %s %v", e.Seq, e.Text(), e.Draft))
+		}
+		if status == 200 && page.Head != 1 {
+			t.Errorf("%s: the head is %d, want 1, from which to follow", query, page.Head)
+		}
+		return all, page.Next, a.Header.Get("ETag")
+	}
+	if got, _, _ := list("", "", 200); !cmp.Equal(got, []string{"1 when? false"}) {
+		t.Errorf("without asking: %q", got)
+	}
+	first, next, tag := list("?draft=true&limit=2", "", 200)
+	list("?draft=true", tag, 304)
+	second, _, _ := list("?cursor="+next, "", 200)
+	if got := append(first, second...); !cmp.Equal(got, []string{"1 when? false", "2 at no true", "3 and then? true"}) {
+		t.Errorf("with the draft, page by page: %q", got)
+	}
+	if got, _, _ := list("?draft=true&tail=1", "", 200); !cmp.Equal(got, []string{"3 and then? true"}) {
+		t.Errorf("the newest: %q", got)
+	}
+
+	f := s.follow(t, "reader-a", path+"/stream?draft=true", "")
+	event := func() string {
+		name, data := f.event()
+		var e api.LogEntry
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			t.Fatal(name, data, err)
+		}
+		return fmt.Sprintf("%s %d %s, last %s", name, e.Seq, e.Text(), f.last)
+	}
+	for _, want := range []string{" 1 when?, last 1", "draft 2 at no, last 1", "draft 3 and then?, last 1"} {
+		if got := event(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	draft(tidemark.Say(tidemark.Assistant, "at noon"))
+	if got := event(); got != "draft 2 at noon, last 1" {
+		t.Errorf("after it changed: %q", got)
+	}
+	if got, _, newTag := list("?draft=true", tag, 200); newTag == tag || len(got) != 2 {
+		t.Errorf("after it changed: %q, tag %s and before %s", got, newTag, tag)
+	}
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.Assistant, "at noon.")); err != nil {
+		t.Fatal(err)
+	}
+	if got := event(); got != " 2 at noon., last 2" {
+		t.Errorf("when it is final: %q", got)
 	}
 }

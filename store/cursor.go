@@ -101,7 +101,7 @@ func parseCursor(text string) (c keptCursor, err error) {
 	if c.Version != cursorVersion {
 		return c, tidemark.Invalidf("cursor: of another version of Tidemark; ask again without it")
 	}
-	if c.Rank < 0 || c.Rank >= ranks || c.Seq < 1 || !slices.Contains(searched, c.Kind) || (tidemark.Key{Kind: c.Kind, ID: c.ID}).Check() != nil {
+	if c.Rank < 0 || c.Rank >= ranks || c.Seq < 1 || c.Kind != kindDraft && !slices.Contains(searched, c.Kind) || (tidemark.Key{Kind: c.Kind, ID: c.ID}).Check() != nil {
 		return c, bad
 	}
 	return c, nil

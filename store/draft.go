@@ -87,7 +87,7 @@ func (v *View) WithDraft(ctx context.Context) (*View, error) {
 		with.draft.lines = append(with.draft.lines, l)
 	}
 	last := entries[len(entries)-1]
-	with.Entries, with.Messages, with.Nodes = last.Seq, last.Depth, last.Nodes
+	with.Entries, with.Messages, with.Nodes, with.depth = last.Seq, last.Depth, last.Nodes, last.Depth
 	return &with, nil
 }
 
@@ -191,22 +191,32 @@ func (w *Writer) KeepDraft(ctx context.Context, worker string, entries ...tidema
 			return err
 		}
 	}
+	err := records.Retry(ctx, func() error {
+		err := w.keepDraft(ctx, t, entries)
+		if errors.Is(err, tidemark.ErrConflict) && !w.held.Holds(ctx) {
+			return records.Final(err)
+		}
+		return err // else somebody else renamed the session or the like
+	})
+	return w.held.Lost(ctx, err)
+}
+
+// keepDraft is one attempt of KeepDraft.
+func (w *Writer) keepDraft(ctx context.Context, t *tail, entries []tidemark.Entry) error {
 	old, err := w.s.k.Get(ctx, draftKey(t.log), &draft{})
 	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 		return err
 	}
 	b := tidemark.Batch{At: w.s.k.Now()}
 	p, err := w.plan(ctx, t, entries, b.At)
-	switch {
-	case err != nil:
+	if err != nil || len(entries) == 0 && old.Version == 0 {
 		return err
-	case len(entries) == 0 && old.Version == 0:
-		return nil
-	case len(entries) == 0:
+	}
+	var d draft
+	if len(entries) == 0 {
 		b.Deletes = []tidemark.Precondition{{Key: old.Key, Version: old.Version}}
-	default:
-		d, err := draftFrom(t, p)
-		if err != nil {
+	} else {
+		if d, err = draftFrom(t, p); err != nil {
 			return err
 		}
 		r, err := records.Put(draftKey(t.log), old.Version, d)
@@ -218,8 +228,34 @@ func (w *Writer) KeepDraft(ctx context.Context, worker string, entries ...tidema
 	if err := w.lookForWorker(ctx, t); err != nil {
 		return err
 	}
+	if t == w.main {
+		if err := w.addDraftSize(ctx, &b, d); err != nil {
+			return err
+		}
+	}
 	_, err = w.send(ctx, t, b, p.secrets)
-	return w.held.Lost(ctx, err)
+	return err
+}
+
+// addDraftSize has the record of the session say how much its draft has. The
+// session was changed then, as by an append.
+func (w *Writer) addDraftSize(ctx context.Context, b *tidemark.Batch, d draft) error {
+	var size *tidemark.DraftSize
+	if n := len(d.Entries); n > 0 {
+		size = &tidemark.DraftSize{After: d.After, Messages: d.Entries[n-1].Depth}
+	}
+	if !w.held.IsTaken() {
+		w.session.Draft = size
+		return nil
+	}
+	i, err := w.s.Session(ctx, w.id)
+	if err != nil {
+		return err
+	}
+	i.Draft = size
+	r, err := w.s.record(i.Session, i.State, i.version)
+	b.Puts = append(b.Puts, r)
+	return err
 }
 
 // draftFrom returns the draft of planned lines, as many as fit.

@@ -23,7 +23,8 @@ func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, titl
 
 // ForkAs is Fork with more fields than the title. The agent, model, mode and
 // project of the source are used where as has none; a missing title is that of
-// the source with a mark, see MarkFork.
+// the source with a mark, see MarkFork. ErrConflict: there is a session with the
+// id that as has.
 func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as tidemark.Session) (Info, error) {
 	var forked Info
 	err := records.Retry(ctx, func() error {
@@ -36,7 +37,11 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 			return err
 		}
 		sess := as
-		sess.ID, sess.Base = tidemark.NewSessionID(), &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}
+		sess.Draft = nil
+		if sess.ID == "" {
+			sess.ID = tidemark.NewSessionID()
+		}
+		sess.Base = &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}
 		title, err := s.vault.RedactText(ctx, string(sess.ID), sess.Title)
 		if err != nil {
 			return err
@@ -61,7 +66,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 			return err
 		}
 		forked = Info{Session: sess, State: Live, UpdatedAt: b.At, version: 1,
-			Messages: point.Position.Depth, Nodes: point.Position.Nodes, Entries: point.Seq + 1}
+			Messages: point.Position.Depth, Nodes: point.Position.Nodes, Entries: point.Seq + 1, depth: point.Position.Depth}
 		return nil
 	})
 	return forked, err

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// This file reads what no index has: of a store with one the lines that are not
-// indexed yet, of any other everything.
+// This file reads what no index has: of a store with one the drafts and the lines
+// that are not indexed yet, of any other everything.
 
 // maxGathered bounds the places that are kept of what was read, and so the
 // memory. What is behind the last of them is read again for a later answer.
@@ -76,6 +77,35 @@ func (h *hunt) gather(ctx context.Context, owner string, log tidemark.Key, span 
 		left = span.To - span.From + 1 - read
 	}
 	return left, err
+}
+
+// gatherDrafts keeps the places of the hits in drafts. They are few and short:
+// each is decoded, and one that may have hits is opened.
+func (h *hunt) gatherDrafts(ctx context.Context) error {
+	q := tidemark.Query{Kind: kindDraft, Each: true}
+	if h.q.Session != "" {
+		q.Prefix, q.Order = string(h.q.Session), tidemark.ByID
+	}
+	for r, err := range h.s.backend.List(ctx, q) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // an import replaces it
+		}
+		if err != nil {
+			return err
+		}
+		if h.late(h.q.Within / 2) {
+			h.answer.Behind++
+			continue
+		}
+		var d draft
+		if records.Decode(r, &d) != nil || d.After > 0 && !slices.ContainsFunc(d.Entries, h.q.Match) {
+			continue
+		}
+		if _, err := h.gather(ctx, r.Owner, r.Key, tidemark.Span{}, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // gatherAll reads the sessions, the one that changed last first.

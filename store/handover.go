@@ -130,6 +130,23 @@ func (s *Store) handovers(ctx context.Context, q tidemark.Query) iter.Seq2[*Hand
 	}
 }
 
+// addHandedTombstones adds to the batch that purges a session the tombstones of
+// what other tools were given of it: their files hold all of it.
+func (s *Store) addHandedTombstones(ctx context.Context, b *tidemark.Batch, sess tidemark.Session) error {
+	for h, err := range s.Handovers(ctx, sess.ID) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err == nil && (h.Tool != sess.Tool || h.ForeignID != sess.ForeignID) {
+			err = s.addTombstone(ctx, b, tidemark.Session{Tool: h.Tool, ForeignID: h.ForeignID})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // read reads the record of a Handover.
 func (h *Handover) read(r tidemark.Record) error {
 	var kept handoverRecord

@@ -68,6 +68,11 @@ func TestAHandoverIsFoundByTheIDThatTheToolHas(t *testing.T) {
 	if err := s.Purge(t.Context(), w.ID(), who("test")); err != nil {
 		t.Fatal(err)
 	}
+	for _, foreign := range []string{"first", "second"} {
+		if purged, err := s.Purged(t.Context(), tidemark.Session{Tool: "fake", ForeignID: foreign}); err != nil || !purged {
+			t.Errorf("the tool's %s may come back: %v", foreign, err)
+		}
+	}
 	if h, err := s.HandedOver(t.Context(), "fake", "first"); !errors.Is(err, tidemark.ErrNotFound) {
 		t.Errorf("after a purge: %+v, %v", h, err)
 	}

@@ -42,6 +42,9 @@ func (h *hunt) open(ctx context.Context, owner string, log tidemark.Key, span ti
 	if o.marks, err = h.marksOf(ctx, s, i, worker); err != nil {
 		return 0, err
 	}
+	if log.Kind == kindDraft {
+		return 0, o.lookAtDraft(ctx, span)
+	}
 	for l, err := range s.backend.Lines(ctx, log, span) {
 		if stop != nil && stop() {
 			return read, nil
@@ -68,15 +71,37 @@ type opened struct {
 	info   Info
 	log    tidemark.Key
 	worker string
+	draft  bool // it is the draft of the log that is looked at
 	marks  marks
 	ranks  int // which are wanted, one bit each
 	keep   func(place, Found)
+}
+
+// lookAtDraft looks at the lines that the draft of a log would have there.
+func (o *opened) lookAtDraft(ctx context.Context, span tidemark.Span) error {
+	v, err := (&View{s: o.s, Info: o.info, worker: o.worker}).WithDraft(ctx)
+	if err != nil || v.draft == nil {
+		return err
+	}
+	o.log, o.draft = v.log(), true
+	for _, l := range v.draft.lines {
+		if l.Seq < span.From || span.To > 0 && l.Seq > span.To {
+			continue
+		}
+		if err := o.line(ctx, l); err != nil && !o.h.damaged(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // line looks at a line: at what it holds, and, at the first of a session, at its
 // title.
 func (o *opened) line(ctx context.Context, l tidemark.Line) error {
 	at := spot{l.At.UTC(), o.log, l.Seq, o.owner}
+	if o.draft {
+		at.Log = draftKey(o.log)
+	}
 	if o.log.Kind == kindSession && l.Seq == 1 && o.info.Title != "" && o.ranks&(1<<rankTitle) != 0 {
 		if err := o.offer(ctx, at, Found{Info: o.info, At: l.At, Entry: titleEntry(o.info.Title)}, noteTitle); err != nil {
 			return err
@@ -93,7 +118,9 @@ func (o *opened) line(ctx context.Context, l tidemark.Line) error {
 		if o.log.Kind == kindSession && o.info.Base != nil {
 			e.Seq += o.info.Base.Seq
 		}
-		e = o.marks.apply(o.s, e)
+		if e.Draft = o.draft; !e.Draft { // notes are about entries that are kept
+			e = o.marks.apply(o.s, e)
+		}
 	}
 	f := Found{Info: o.info, Seq: e.Seq, Worker: o.worker, At: l.At, Entry: e}
 	if o.log.Kind == kindNotes && e.Kind == noteTitle && e.Text() != o.info.Title {

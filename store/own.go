@@ -20,7 +20,8 @@ type Owned struct {
 }
 
 // Own yields the entries of all live sessions, session after session, with all
-// branches and workers; those written since a time, or all when that is zero. Of
+// branches and workers, and with the drafts behind them; those written since a
+// time, or all when that is zero. Of
 // a fork it yields only the fork's own entries, not the past that it shares or has
 // a copy of, so each entry is yielded once, however many forks have it. The same
 // holds for imported sessions that another tool forked by copying: an entry that
@@ -31,9 +32,22 @@ type Owned struct {
 func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error] {
 	return func(yield func(Owned, error) bool) {
 		workers, err := s.workersSince(ctx, since)
+		var drafts map[string]bool
+		if err == nil {
+			drafts, err = s.addDrafts(ctx, since, workers)
+		}
 		if err != nil {
 			yield(Owned{}, err)
 			return
+		}
+		own := func(i *Info, workers []string, yield func(Owned, error) bool) bool {
+			for _, worker := range workers {
+				log := (&View{Info: *i, worker: worker}).log()
+				if !s.own(ctx, i, since, worker, drafts[tidemark.SessionName(i.Owner, tidemark.SessionID(log.ID))], yield) {
+					return false
+				}
+			}
+			return true
 		}
 		seen := newCopies()
 		yieldUnseen := func(o Owned, err error) bool { return err == nil && seen.known(o) || yield(o, err) }
@@ -49,7 +63,7 @@ func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error
 				copied = append(copied, &i)
 				continue
 			}
-			if !s.own(ctx, &i, since, append([]string{""}, workers[i.ID]...), yieldUnseen) {
+			if !own(&i, append([]string{""}, workers[i.ID]...), yieldUnseen) {
 				return
 			}
 			delete(workers, i.ID)
@@ -57,7 +71,7 @@ func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error
 		// Oldest first, since a copy of a copy is newer than the copy.
 		slices.SortFunc(copied, func(a, b *Info) int { return a.CreatedAt.Compare(b.CreatedAt) })
 		for _, i := range copied {
-			if !s.own(ctx, i, since, append([]string{""}, workers[i.ID]...), yieldUnseen) {
+			if !own(i, append([]string{""}, workers[i.ID]...), yieldUnseen) {
 				return
 			}
 			delete(workers, i.ID)
@@ -71,7 +85,7 @@ func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error
 			if err != nil || i.State != Live {
 				continue // the session is in the trash, or gone
 			}
-			if !s.own(ctx, &i, since, workers[id], yieldUnseen) {
+			if !own(&i, workers[id], yieldUnseen) {
 				return
 			}
 		}
@@ -95,35 +109,69 @@ func (s *Store) workersSince(ctx context.Context, since time.Time) (map[tidemark
 	return workers, nil
 }
 
-// own yields the entries of one session's own log, for the worker "", and of the
-// logs of the other workers given. It reports whether to go on.
-func (s *Store) own(ctx context.Context, i *Info, since time.Time, workers []string, yield func(Owned, error) bool) bool {
+// addDrafts returns which logs have a draft, by the name of their session with
+// the worker behind it, and adds the workers of which only the draft was written
+// since a time.
+func (s *Store) addDrafts(ctx context.Context, since time.Time, workers map[tidemark.SessionID][]string) (map[string]bool, error) {
+	drafts := make(map[string]bool)
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindDraft}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // an import replaces it
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.UpdatedAt.Before(since) {
+			break // newest first
+		}
+		drafts[tidemark.SessionName(r.Owner, tidemark.SessionID(r.ID))] = true
+		id, worker := sessionOf(r.Key)
+		if worker != "" && !slices.Contains(workers[id], worker) {
+			workers[id] = append(workers[id], worker)
+		}
+	}
+	return drafts, nil
+}
+
+// own yields the entries of one session's own log, for the worker "", or of a
+// worker's, and those of its draft, if it has one. It reports whether to go on.
+func (s *Store) own(ctx context.Context, i *Info, since time.Time, worker string, hasDraft bool, yield func(Owned, error) bool) bool {
 	s, err := s.of(i.Owner)
 	if err != nil {
 		return yield(Owned{Session: i}, err)
 	}
-	for _, worker := range workers {
-		v := &View{Info: *i, s: s, worker: worker}
-		m, err := s.marksOf(ctx, *i, worker)
-		if err != nil {
-			return yield(Owned{Session: i, Worker: worker}, err) && errors.Is(err, tidemark.ErrCorrupt)
+	v := &View{Info: *i, s: s, worker: worker}
+	m, err := s.marksOf(ctx, *i, worker)
+	if err != nil {
+		return yield(Owned{Session: i, Worker: worker}, err) && errors.Is(err, tidemark.ErrCorrupt)
+	}
+	seg := segment{log: v.log(), marks: m}
+	if worker == "" {
+		seg.offset = v.sharedUpTo()
+	}
+	for l, err := range s.backend.Lines(ctx, seg.log) {
+		l.Seq += seg.offset
+		if err == nil && l.At.Before(since) {
+			continue
 		}
-		seg := segment{log: v.log(), marks: m}
-		if worker == "" {
-			seg.offset = v.sharedUpTo()
+		e, err := v.entryOf(seg, l, err)
+		if !yield(Owned{Session: i, Worker: worker, Entry: e}, err) {
+			return false
 		}
-		for l, err := range s.backend.Lines(ctx, seg.log) {
-			l.Seq += seg.offset
-			if err == nil && l.At.Before(since) {
-				continue
-			}
-			e, err := v.entryOf(seg, l, err)
-			if !yield(Owned{Session: i, Worker: worker, Entry: e}, err) {
-				return false
-			}
-			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-				return false
-			}
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return false
+		}
+	}
+	if !hasDraft {
+		return true
+	}
+	entries, err := v.Draft(ctx)
+	if err != nil {
+		return yield(Owned{Session: i, Worker: worker}, err) && errors.Is(err, tidemark.ErrCorrupt)
+	}
+	for _, e := range entries {
+		if !e.At.Before(since) && !yield(Owned{Session: i, Worker: worker, Entry: e}, nil) {
+			return false
 		}
 	}
 	return true

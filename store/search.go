@@ -62,7 +62,7 @@ type Found struct {
 	Seq    int64          `json:"seq"` // of the entry; 0: the title, a tag
 	Worker string         `json:"worker,omitempty"`
 	At     time.Time      `json:"at"`    // of the entry; of a title, label or tag when it was given
-	Entry  tidemark.Entry `json:"entry"` // what was matched; a title or label as an entry of that kind
+	Entry  tidemark.Entry `json:"entry"` // what was matched; a title or label as an entry of that kind; Draft: it may still change
 }
 
 // Answer is what a search found: titles first, then what people and models said,
@@ -197,6 +197,9 @@ func (h *hunt) late(part time.Duration) bool {
 // indexed reads what the index lacks, then walks through what it offers.
 func (h *hunt) indexed(ctx context.Context, index finder) error {
 	h.seen, h.groups = make(map[seenHit]bool), make(map[string]int)
+	if err := h.gatherDrafts(ctx); err != nil {
+		return err
+	}
 	for lag, err := range index.behind(ctx) {
 		if err != nil {
 			return err
@@ -220,6 +223,9 @@ func (h *hunt) indexed(ctx context.Context, index finder) error {
 func (h *hunt) scanned(ctx context.Context) error {
 	h.seen, h.groups = make(map[seenHit]bool), make(map[string]int)
 	h.answer.Scanned = true
+	if err := h.gatherDrafts(ctx); err != nil {
+		return err
+	}
 	if err := h.gatherAll(ctx); err != nil {
 		return err
 	}
@@ -375,11 +381,12 @@ func (f Found) Role() string {
 }
 
 // Ref is how people refer to what was found: SESSION@12, SESSION alone for
-// the session as a whole, OWNER:SESSION for another's.
+// the session as a whole and for a draft, which may be another one by then,
+// OWNER:SESSION for another's.
 func (f Found) Ref() string {
 	var b strings.Builder
 	b.WriteString(f.Info.Name())
-	if f.Seq > 0 && f.Worker == "" {
+	if f.Seq > 0 && f.Worker == "" && !f.Entry.Draft {
 		b.WriteString("@")
 		b.WriteString(strconv.FormatInt(f.Seq, 10))
 	}

@@ -19,12 +19,13 @@ type Info struct {
 	tidemark.Session
 	State     string    `json:"state"`
 	UpdatedAt time.Time `json:"updated_at"`
-	Messages  int64     `json:"messages"` // on the branch that the head is on
+	Messages  int64     `json:"messages"` // on the branch that the head is on, with those that may still change
 	Nodes     int64     `json:"nodes"`
 	Entries   int64     `json:"entries"`         // the seq of the newest one
 	Owner     string    `json:"owner,omitempty"` // if that is somebody else, who shared it
 
 	version int64 // of the record
+	depth   int64 // the messages before the newest entry of the log, and with it
 }
 
 func infoOf(r tidemark.Record) (Info, error) {
@@ -32,10 +33,16 @@ func infoOf(r tidemark.Record) (Info, error) {
 		return Info{}, tidemark.NotFoundf("session %s: not found", r.ID)
 	}
 	i := Info{Owner: r.Owner, State: r.State, UpdatedAt: r.Touched(), version: r.Version,
-		Messages: r.Head.Position.Depth, Nodes: r.Head.Position.Nodes, Entries: r.Head.Length}
+		Messages: r.Head.Position.Depth, Nodes: r.Head.Position.Nodes, Entries: r.Head.Length, depth: r.Head.Position.Depth}
 	if err := records.Decode(r, &i.Session); err != nil {
 		i.ID = tidemark.SessionID(r.ID)
 		return i, err
+	}
+	if i.Draft != nil && i.Draft.After != r.Head.Length {
+		i.Draft = nil
+	}
+	if i.Draft != nil {
+		i.Messages = i.Draft.Messages
 	}
 	if i.Base != nil {
 		i.Entries += i.Base.Seq

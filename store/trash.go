@@ -39,7 +39,8 @@ func onHold(id tidemark.SessionID) error {
 	return tidemark.Errorf(tidemark.ErrOnHold, "session %s is on hold: %w", id, tidemark.ErrDenied)
 }
 
-// Restore takes a session out of the trash: ErrNotFound.
+// Restore takes a session out of the trash: ErrNotFound. Its files are read again
+// by the next import, which passed it over in the trash.
 func (s *Store) Restore(ctx context.Context, id tidemark.SessionID) error {
 	return s.setState(ctx, id, Live, Live, Trash)
 }
@@ -58,10 +59,14 @@ func (s *Store) setState(ctx context.Context, id tidemark.SessionID, to string, 
 			}
 		}
 		for _, f := range from {
-			if i.State == f {
-				i.State = to
-				return nil
+			if i.State != f {
+				continue
 			}
+			i.State = to
+			if f == Trash && to == Live {
+				return s.forgetSources(ctx, b, id)
+			}
+			return nil
 		}
 		return tidemark.NotFoundf("session %s: is %s", id, i.State)
 	})
@@ -70,7 +75,8 @@ func (s *Store) setState(ctx context.Context, id tidemark.SessionID, to string, 
 // Purge destroys a session: its entries, notes, workers, checkpoints, files,
 // snapshots, secrets and names. Before that, each fork gets its own copy of the past that it
 // shares, and of nothing else. ErrNotFound; ErrHeld while somebody writes to it.
-// After an interruption, another call finishes the purge.
+// After an interruption, another call finishes the purge. Of a session that came
+// from another tool a tombstone stays; see Purged.
 func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) error {
 	if err := s.Destroy(ctx, id, who); err != nil {
 		return err
@@ -82,11 +88,36 @@ func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.H
 // then on, but the search index may hold them until RewriteIndex is called, once
 // for all.
 func (s *Store) Destroy(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) error {
+	return s.destroy(ctx, id, who, false)
+}
+
+// Discard is Purge for a session that could not be imported whole: the next import
+// may bring it, so there is no tombstone.
+func (s *Store) Discard(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) error {
+	if err := s.destroy(ctx, id, who, true); err != nil {
+		return err
+	}
+	return s.RewriteIndex(ctx)
+}
+
+// destroy removes a session. One that nobody asked to remove is no longer called
+// as in its tool from the first step on, so that whoever finishes the purge leaves
+// no tombstone either.
+func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, who tidemark.Holder, unasked bool) error {
 	l, err := s.takeForPurge(ctx, id, who)
 	if err != nil {
 		return err
 	}
-	if err := s.setState(ctx, id, purging, Live, Trash, purging); err != nil {
+	if unasked {
+		err = s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+			b.Frees = true
+			i.State, i.ForeignID = purging, ""
+			return nil
+		})
+	} else {
+		err = s.setState(ctx, id, purging, Live, Trash, purging)
+	}
+	if err != nil {
 		return err
 	}
 	forks := tidemark.Query{Kind: kindFork, Prefix: string(id) + ".", Order: tidemark.ByID}
@@ -343,6 +374,12 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 	}
 	b.Drops = append(b.Drops, contents...)
 	if err := s.forgetSources(ctx, &b, id); err != nil {
+		return err
+	}
+	if err := s.addTombstone(ctx, &b, i.Session); err != nil {
+		return err
+	}
+	if err := s.addHandedTombstones(ctx, &b, i.Session); err != nil {
 		return err
 	}
 	b.Require = append(b.Require, l.Need())

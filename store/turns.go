@@ -129,7 +129,7 @@ func (v *View) turnStart(ctx context.Context, segments []segment, end, number in
 // TurnCount is how many turns are on the path to the head. A session of messages
 // without branches needs no reading for that.
 func (v *View) TurnCount(ctx context.Context) (int64, error) {
-	if v.Messages == v.Entries {
+	if v.depth == v.Entries {
 		return v.Nodes, nil
 	}
 	n := int64(0)

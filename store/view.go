@@ -63,7 +63,7 @@ func (v *View) Worker(ctx context.Context, name string) (*View, error) {
 	}
 	w := &View{Info: v.Info, s: v.s, worker: name}
 	w.Base = nil
-	w.Messages, w.Nodes, w.Entries = r.Head.Position.Depth, r.Head.Position.Nodes, r.Head.Length
+	w.Messages, w.Nodes, w.Entries, w.depth = r.Head.Position.Depth, r.Head.Position.Nodes, r.Head.Length, r.Head.Position.Depth
 	return w, nil
 }
 

@@ -41,6 +41,7 @@ func (s *Store) writer(i Info, l Lease) *Writer {
 // append creates it, so that a conversation without a message leaves nothing
 // behind. Where sess has no ID it gets one; see Writer.ID.
 func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
+	sess.Draft = nil // that of another store
 	if sess.ID == "" {
 		sess.ID = tidemark.NewSessionID()
 	}
@@ -117,6 +118,13 @@ func (s *Store) attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 
 // ID returns the id of the session, also before it exists.
 func (w *Writer) ID() tidemark.SessionID { return w.id }
+
+// Began reports whether the session exists, by this Writer or before it.
+func (w *Writer) Began() bool {
+	w.held.Lock()
+	defer w.held.Unlock()
+	return w.held.IsTaken()
+}
 
 // Head returns the seq of the newest entry, 0 when there is none.
 func (w *Writer) Head() int64 {

@@ -2,8 +2,10 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -136,6 +138,38 @@ func (l *logImport) goTo(ctx context.Context) error {
 		return err
 	}
 	return w.Branch(ctx, head)
+}
+
+// finalUpTo appends the draft of a session up to the entry of a key, and returns
+// its seq, 0 when it is not there: another session was forked from that entry, and
+// no tool forks from what may still change.
+func (g *sessionImport) finalUpTo(ctx context.Context, source store.Info, key string) (seq int64, err error) {
+	v, err := g.s.View(ctx, source.ID)
+	if err != nil {
+		return 0, err
+	}
+	drafts, err := v.Draft(ctx)
+	n := slices.IndexFunc(drafts, func(e tidemark.Entry) bool { return e.Key == key }) + 1
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	defer func(now time.Time) { g.clock = now }(g.clock)
+	g.setClock(source.UpdatedAt)
+	w, err := g.s.AttachSource(ctx, source.ID, g.Holder)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, w.Close(context.WithoutCancel(ctx))) }()
+	for i := range drafts {
+		if drafts[i].Draft = false; drafts[i].Parent == 0 {
+			drafts[i].Parent = store.Root // 0 would be the newest entry
+		}
+	}
+	seqs, err := w.Append(ctx, drafts[:n]...)
+	if err != nil {
+		return 0, err
+	}
+	return seqs[n-1], w.KeepDraft(ctx, "", drafts[n:]...)
 }
 
 // settle keeps the draft and the late costs of a log.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type toolImport struct {
 	s      *store.Store // sets the tool's own times of change; nil: there is no store yet
 	clock  time.Time
 	folder string  // the project of a session that names none
+	root   string  // the folder that the source is in, with its machine; "": it came from elsewhere
 	ledger *ledger // of the source; nil: it has none
 
 	reports *writing // what is reported waits there; nil: it does not wait
@@ -84,10 +86,11 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	if kept, err := g.keptWhole(ctx); err != nil || kept {
 		return err
 	}
-	if err := g.find(ctx); err != nil {
+	err := g.find(ctx)
+	if err != nil || b.reports.passed != "" {
 		return err
 	}
-	err := g.fill(ctx)
+	err = g.fill(ctx)
 	if g.w != nil {
 		err = errors.Join(err, g.w.Close(context.WithoutCancel(ctx)))
 	}
@@ -104,19 +107,22 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	}
 	g.result.Lost = f.Lost
 	b.reports.result, b.reports.guest = &g.result, g.under != ""
+	if g.wasPurged && !b.DryRun {
+		return g.s.Unpurge(ctx, g.known())
+	}
 	return nil
 }
 
 // undo removes a session that could not be imported completely.
 func (g *sessionImport) undo(ctx context.Context) error {
-	if g.w == nil || g.here != nil {
+	if g.w == nil || g.here != nil || !g.w.Began() {
 		return nil
 	}
 	who := g.Holder
 	if l, err := g.s.Lease(ctx, g.w.ID()); err != nil || l.Holder != who {
 		return err // somebody else wrote to it meanwhile, and was told that it is kept
 	}
-	err := g.s.Purge(ctx, g.w.ID(), who)
+	err := g.s.Discard(ctx, g.w.ID(), who)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return nil // nothing of it was kept yet
 	}
@@ -137,6 +143,8 @@ type sessionImport struct {
 	calls  map[string]bool  // calls in it without a result
 	alone  bool             // no other import of it was seen
 	bare   bool             // nothing was said in it
+
+	wasPurged bool // it was purged here, and is wanted back
 
 	renewed time.Time // when its lease was last renewed
 }
@@ -213,15 +221,33 @@ func headName(f *convert.Session) string {
 	return f.Head
 }
 
+// Why a session is passed over.
+const (
+	passedTrashed = "trashed"
+	passedPurged  = "purged"
+)
+
 // find looks for the session among those that the tool was given, and among those
-// that were imported before.
+// that were imported before, and says if it is to be passed over.
 func (g *sessionImport) find(ctx context.Context) error {
 	if g.s == nil {
 		return nil
 	}
 	i, handed, err := g.imported(ctx, g.from.ForeignID)
-	if err != nil || i.ID == "" {
+	switch {
+	case err != nil:
 		return err
+	case i.ID == "":
+		if g.wasPurged, err = g.s.Purged(ctx, g.known()); g.wasPurged && (!g.Again || g.homes) {
+			g.reports.passed = passedPurged
+		}
+		return err
+	case i.State == store.Trash:
+		g.reports.passed, g.reports.session = passedTrashed, i.ID
+		return nil
+	case i.State != store.Live:
+		g.reports.passed = passedPurged
+		return nil
 	}
 	g.handed, g.under = handed, g.namesUnder(i, handed)
 	g.result.State, g.result.Session, g.result.Title = "known", i.ID, i.Title
@@ -229,24 +255,30 @@ func (g *sessionImport) find(ctx context.Context) error {
 	return err
 }
 
-// imported returns the session that was imported from this tool under an id, or
-// that the tool was given under it; one without an id if there is none.
-func (g *sessionImport) imported(ctx context.Context, foreign string) (store.Info, *store.Handover, error) {
-	handed, err := g.s.HandedOver(ctx, g.tool.Name, foreign)
+// imported returns the session that the tool was given under an id, or that was
+// imported from it under that id: the one with the id that it has here, or one that
+// an earlier version of this program gave a random id. It has no ID if there is
+// none.
+func (g *sessionImport) imported(ctx context.Context, foreign string) (is store.Info, handed *store.Handover, err error) {
+	handed, err = g.s.HandedOver(ctx, g.tool.Name, foreign)
 	if err == nil {
-		i, err := g.s.Session(ctx, handed.Session)
-		return i, handed, err
+		is, err = g.s.Session(ctx, handed.Session)
+		return is, handed, err
 	}
 	if !errors.Is(err, tidemark.ErrNotFound) {
-		return store.Info{}, nil, &convert.Skip{What: foreign, Why: err}
+		return is, nil, &convert.Skip{What: foreign, Why: err}
 	}
 	found, err := g.s.Foreign(ctx, foreign)
+	id := g.idOf(foreign)
 	for _, i := range found {
-		if i.Tool == g.tool.Name && i.Owner == "" { // sessions of other owners cannot be continued
-			return i, nil, err
+		if i.Tool != g.tool.Name || i.Owner != "" { // sessions of other owners cannot be continued
+			continue
+		}
+		if i.ID == id || is.ID == "" && (g.from.LocalTo == "" || id == "" || !i.ID.Derived()) {
+			is = i
 		}
 	}
-	return store.Info{}, nil, err
+	return is, nil, err
 }
 
 // namesUnder returns what is put before the tool's ids of entries to make keys of
@@ -257,6 +289,41 @@ func (g *sessionImport) namesUnder(i store.Info, handed *store.Handover) string 
 		return ""
 	}
 	return handed.ForeignID
+}
+
+// idOf is the id that a session of the tool gets here: the same one wherever it is
+// imported. It is "", and the session gets a random one, if the tool's id means
+// something only in a place that is not known.
+func (g *sessionImport) idOf(foreign string) tidemark.SessionID {
+	if g.from.LocalTo == "" {
+		return tidemark.DerivedSessionID("import", g.tool.Name, foreign)
+	}
+	if g.root == "" {
+		return ""
+	}
+	return tidemark.DerivedSessionID("import", g.tool.Name, foreign, path.Join(g.root, g.from.LocalTo))
+}
+
+// known is the session as the store would know it.
+func (g *sessionImport) known() tidemark.Session {
+	return tidemark.Session{ID: g.idOf(g.from.ForeignID), Tool: g.tool.Name, ForeignID: g.from.ForeignID}
+}
+
+// checkFree refuses a session whose id somebody else gave to another one.
+func (g *sessionImport) checkFree(ctx context.Context, id tidemark.SessionID) error {
+	if id == "" {
+		return nil
+	}
+	i, err := g.s.Session(ctx, id)
+	switch {
+	case errors.Is(err, tidemark.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case i.Tool == g.tool.Name && i.ForeignID == g.from.ForeignID:
+		return convert.Skipf(g.from.ForeignID, "another import brings it at the same time; import it again")
+	}
+	return convert.Skipf(g.from.ForeignID, "its id here would be %s, which another session has: purge that one, or import into another store", id)
 }
 
 // fill imports the entries, then the session's state.
@@ -368,7 +435,10 @@ func (l *logImport) open(ctx context.Context) error {
 		return g.attach(ctx)
 	}
 	sess := g.from.Session
-	sess.ID, sess.Base = "", nil
+	sess.ID, sess.Base = g.idOf(g.from.ForeignID), nil
+	if err := g.checkFree(ctx, sess.ID); err != nil {
+		return err
+	}
 	about, err := g.said(ctx)
 	if err == nil && about.Title == "" {
 		about.Title = l.firstPrompt()
@@ -435,7 +505,7 @@ func (g *sessionImport) attach(ctx context.Context) error {
 func (g *sessionImport) checkAlone(ctx context.Context) error {
 	found, err := g.s.Foreign(ctx, g.from.ForeignID)
 	for _, i := range found {
-		if i.ID != g.w.ID() && i.Tool == g.tool.Name && i.Owner == "" {
+		if i.ID != g.w.ID() && i.Tool == g.tool.Name && i.Owner == "" && (g.from.LocalTo == "" || !i.ID.Derived()) {
 			return convert.Skipf(g.from.ForeignID, "another import brings it at the same time; import it again")
 		}
 	}
@@ -485,6 +555,11 @@ func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 		for e, err := range v.Log(ctx) {
 			if err == nil && e.Key == key {
 				seq = e.Seq
+			}
+		}
+		if seq == 0 {
+			if seq, err = g.finalUpTo(ctx, source, l.keyOf(g.from.Fork.Entry)); err != nil {
+				return err
 			}
 		}
 		if seq == 0 {

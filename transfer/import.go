@@ -52,7 +52,8 @@ type Importer struct {
 	// says nothing about it.
 	Upload bool
 	// Again reads everything, also what did not change since it was last
-	// imported.
+	// imported, and brings back what was purged here. Homes brings nothing back:
+	// that is for a path that somebody names.
 	Again bool
 	// DryRun changes nothing: Results are what would be imported.
 	DryRun bool
@@ -86,13 +87,18 @@ type Importer struct {
 	// Unchanged counts sessions whose files are as they were when they were last
 	// imported: they were not read again, and are not among the Results. Waiting
 	// counts sessions that somebody has open here: the next import continues them.
-	// Expected is about how many sessions there are in all of what was looked at so
-	// far, 0 if nobody can tell before they are read.
+	// Trashed and Purged count sessions that were passed over, because that is
+	// where they are here. Expected is about how many sessions there are in all of
+	// what was looked at so far, 0 if nobody can tell before they are read.
 	Results   []Result
 	Skipped   int
 	Unchanged int
 	Waiting   int
+	Trashed   int
+	Purged    int
 	Expected  int
+
+	homes bool // what is imported is not a path that somebody named
 }
 
 // Import imports what is at a path into an open store, and indexes it. The

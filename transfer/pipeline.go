@@ -33,8 +33,10 @@ type writing struct {
 	units []convert.Unit // that it is made of
 	done  chan struct{}  // closed when the rest is final
 
-	result  *Result // nil: nothing is kept
-	guest   bool    // the session is not the tool's own
+	result  *Result            // nil: nothing is kept
+	guest   bool               // the session is not the tool's own
+	passed  string             // why it was passed over, "": it was not
+	session tidemark.SessionID // that was passed over
 	skipped []error
 	err     error
 }
@@ -108,7 +110,7 @@ func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
 // reports waits in w.
 func (b *toolImport) alone(w *writing) *toolImport {
 	own := newToolImport(b.Importer, b.tool)
-	own.folder, own.reports = b.folder, w
+	own.folder, own.root, own.reports = b.folder, b.root, w
 	return own
 }
 
@@ -134,6 +136,7 @@ func (q *pipeline) report(left int) error {
 				q.ledger.imported(w.units, id)
 			}
 		case w.err == nil:
+			q.passOver(w)
 		case errors.Is(w.err, tidemark.ErrHeld) && w.result != nil:
 			q.Waiting++
 			q.keep(*w.result)
@@ -145,6 +148,22 @@ func (q *pipeline) report(left int) error {
 		q.progress(len(q.Results)+q.Unchanged, "sessions")
 	}
 	return nil
+}
+
+// passOver counts a session that is not wanted here. Its files are not read again
+// until they change, or it is restored.
+func (q *pipeline) passOver(w *writing) {
+	switch w.passed {
+	case passedTrashed:
+		q.Trashed++
+	case passedPurged:
+		q.Purged++
+	default:
+		return
+	}
+	if q.ledger != nil && len(w.skipped) == 0 {
+		q.ledger.imported(w.units, w.session)
+	}
 }
 
 // keepUnits keeps in the ledger what was imported, once it is much.

@@ -174,3 +174,50 @@ func TestAnImportEndsWithTheFirstErrorOfTheStore(t *testing.T) {
 		t.Errorf("%d sessions are there, %d were told of", kept, len(i.Results))
 	}
 }
+
+func TestAForkOfAnEntryProvesThatTheEntryIsFinal(t *testing.T) {
+	source, fork := said("one", 4), said("fork", 2)
+	entries := source.Entries
+	source.Entries = func(yield func(convert.Entry, error) bool) {
+		for e, err := range entries {
+			e.Draft = err == nil && e.ID > "one-0"
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+	fork.Fork = &convert.Fork{Session: "one", Entry: "one-2"}
+	b := memory.New()
+	i, told, err := importInto(t.Context(), b, toolOf(source, fork))
+	if err != nil || len(i.Results) != 2 {
+		t.Fatalf("%v, told %q", err, told)
+	}
+	count := func(n int) (kept, drafts int) {
+		v, err := i.Opened.Store.View(t.Context(), i.Results[n].Session)
+		if err == nil {
+			v, err = v.WithDraft(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range v.Path(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept++; e.Draft {
+				drafts++
+			}
+		}
+		return kept, drafts
+	}
+	if kept, drafts := count(0); kept != 4 || drafts != 1 {
+		t.Errorf("the source has %d entries, %d of them drafts, want 4 and 1", kept, drafts)
+	}
+	if kept, _ := count(1); kept != 5 {
+		t.Errorf("the fork has %d entries, want 3 of the source and 2", kept)
+	}
+	again, told, err := importInto(t.Context(), b, toolOf(source, fork))
+	if err != nil || again.Results[0].State != "known" || again.Results[1].State != "known" {
+		t.Errorf("a second import: %v, told %q", err, told)
+	}
+}

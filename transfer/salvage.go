@@ -15,7 +15,8 @@ import (
 // promptsTag marks sessions of which only the prompts are left.
 const promptsTag = "prompts only"
 
-// keptWhole reports whether the session is what is left of one that is here.
+// keptWhole reports whether the session is what is left of one that is here, or
+// that was purged here.
 func (g *sessionImport) keptWhole(ctx context.Context) (bool, error) {
 	if g.from.PromptsOf == "" {
 		return false, nil
@@ -27,7 +28,10 @@ func (g *sessionImport) keptWhole(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	i, _, err := g.imported(ctx, g.from.PromptsOf)
-	return i.ID != "", err
+	if err != nil || i.ID != "" {
+		return i.ID != "", err
+	}
+	return g.s.Purged(ctx, tidemark.Session{ID: g.idOf(g.from.PromptsOf), Tool: g.tool.Name, ForeignID: g.from.PromptsOf})
 }
 
 // dropPrompts removes what is left of a session once the session itself is here.
@@ -52,7 +56,7 @@ func (g *sessionImport) dropPrompts(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err = g.s.Purge(ctx, left.ID, g.Holder); errors.Is(err, tidemark.ErrHeld) || errors.Is(err, tidemark.ErrNotFound) {
+	if err = g.s.Discard(ctx, left.ID, g.Holder); errors.Is(err, tidemark.ErrHeld) || errors.Is(err, tidemark.ErrNotFound) {
 		return nil
 	}
 	return err

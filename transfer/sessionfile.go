@@ -232,7 +232,7 @@ func (b *fileImport) undo(ctx context.Context) error {
 	if l, err := b.s.Lease(ctx, b.w.ID()); err != nil || l.Holder != who {
 		return err
 	}
-	err := b.s.Purge(ctx, b.w.ID(), who)
+	err := b.s.Discard(ctx, b.w.ID(), who)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return nil // nothing of it was kept yet
 	}

@@ -32,18 +32,18 @@ func openSource(name string, getenv func(string) string) (p convert.Source, done
 		return p, nil, tidemark.Invalidf("%w", err)
 	}
 	p.FS, p.Getenv = root.ReadOnly(), getenv
-	var copies []*copied
+	var databases []convert.Database
 	p.SQL = func(ctx context.Context, file string) (convert.Database, error) {
-		c, err := copyDatabase(ctx, p.FS, file)
+		d, err := openDatabase(ctx, dir, p.FS, file, maxCopied)
 		if err != nil {
 			return nil, err
 		}
-		copies = append(copies, c)
-		return c, nil
+		databases = append(databases, d)
+		return d, nil
 	}
 	return p, func() {
-		for _, c := range copies {
-			c.Close()
+		for _, d := range databases {
+			d.Close()
 		}
 		root.Close()
 	}, nil

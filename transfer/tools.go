@@ -112,6 +112,19 @@ func (i *Importer) projectOf(tool convert.Tool, path string) string {
 	return ""
 }
 
+// rootOf names the folder that a source is in, and the machine; "" for what came
+// from elsewhere.
+func (i *Importer) rootOf(p convert.Source, path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil || i.Upload {
+		return ""
+	}
+	if p.Path != "." {
+		path = filepath.Dir(path)
+	}
+	return machineOf(i.Holder) + ":" + filepath.ToSlash(path)
+}
+
 // CanExport reports whether anything can be exported in the format of a tool.
 func CanExport(t convert.Tool) bool { return t.Export != nil || t.ExportFleet != nil }
 
@@ -129,7 +142,7 @@ func (i *Importer) fromTool(ctx context.Context, tool convert.Tool, p convert.So
 		return err
 	}
 	t := newToolImport(i, tool)
-	t.folder = i.projectOf(tool, path)
+	t.folder, t.root = i.projectOf(tool, path), i.rootOf(p, path)
 	var err error
 	if tool.Import != nil {
 		err = t.onlyChanged(ctx, p, path)
@@ -178,6 +191,8 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 // Homes imports the files of every known tool in a home folder, and reports
 // whether there were any.
 func (i *Importer) Homes(ctx context.Context, home string) (found bool, err error) {
+	i.homes = true
+	defer func() { i.homes = false }()
 	for _, t := range Tools() {
 		for _, at := range t.Homes {
 			path := filepath.Join(home, filepath.FromSlash(at))

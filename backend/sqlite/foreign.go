@@ -30,11 +30,28 @@ type Foreign struct {
 // Nothing in the file is trusted: its schema may call only functions that do
 // nothing but compute, and pages are checked as they are read.
 func OpenForeign(path string, readOnly bool) (*Foreign, error) {
+	return openForeign(path, forMaking, readOnly)
+}
+
+// ReadForeign opens a database where its program has it, to be read, and writes
+// neither to it nor beside it. It sees what was committed before each statement. A
+// database without a log takes a lock while a statement runs; with still, for one
+// that nobody has open, it takes none. The caller has made sure that a database with
+// a log has its -shm file, which would be made otherwise.
+func ReadForeign(path string, still bool) (*Foreign, error) {
+	how := forReading + "&readonly_shm=1"
+	if still {
+		how = unchanging
+	}
+	return openForeign(path, how, true)
+}
+
+func openForeign(path, how string, readOnly bool) (*Foreign, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return nil, tidemark.Invalidf("%s: %w", path, err)
 	}
-	c, err := openConn(full, forMaking, "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY")
+	c, err := openConn(full, how, "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY")
 	if err == nil {
 		if _, err = c.number("SELECT count(*) FROM sqlite_schema"); err != nil {
 			c.close()

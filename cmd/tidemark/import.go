@@ -34,8 +34,10 @@ Known tools: ` + toolNames(transfer.CanImport) + `.
 
 A second import adds only what is new: a session that grew gets the rest, and an
 entry that was changed becomes a branch beside what it was. Files that did not
-change since the last import are not read again, unless you say --again. What
-cannot be taken is named and left out; the exit code is then 3.
+change since the last import are not read again, unless you say --again.
+Sessions that are in the trash here, and those that were purged, are passed
+over; --again with a PATH brings back what was purged. What cannot be taken is
+named and left out; the exit code is then 3.
 
 An archive is restored as it was: into a store that is not there yet, or into
 one that holds the beginning of it. It can be interrupted and run again. A
@@ -85,7 +87,7 @@ is refused.`,
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would come in, and change nothing")
 	cmd.Flags().StringVar(&from, "from", "", "the `TOOL` that wrote it, instead of finding out")
-	cmd.Flags().BoolVar(&again, "again", false, "read everything, also files that did not change since the last import")
+	cmd.Flags().BoolVar(&again, "again", false, "read everything, also files that did not change since the last import; with a PATH, also sessions that were purged here")
 	cmd.Flags().BoolVar(&all, "all", false, "the stores of every known tool in this home folder")
 	return cmd
 }
@@ -174,6 +176,9 @@ func (a *app) printImport(i *transfer.Importer, always bool) error {
 	}
 	if i.Waiting > 0 {
 		a.say("%d session(s) are open here: what their tools added comes with the next import.", i.Waiting)
+	}
+	if n := i.Trashed + i.Purged; n > 0 {
+		a.say("%d session(s) were passed over: %d in the trash, %d purged here. What was purged comes back with: tidemark import --again PATH", n, i.Trashed, i.Purged)
 	}
 	if len(i.Results) > 0 || i.Skipped > 0 || i.Unchanged > 0 || always {
 		if err := a.print(i.Results, func(w io.Writer) error { return a.printResults(w, i.Results) }); err != nil {

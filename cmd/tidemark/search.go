@@ -152,7 +152,7 @@ func (a *app) hits(w io.Writer, answer hits.Answer) error {
 	if !a.terminal {
 		t := a.table("REF", "AT", "ROLE", "TITLE", "SNIPPET")
 		for _, h := range answer.Hits {
-			t.Row(h.Ref, a.when(h.At), h.Role, h.Title, h.Snippet)
+			t.Row(h.Ref, a.when(h.At), h.Who(), h.Title, h.Snippet)
 		}
 		return t.Print(w)
 	}
@@ -161,7 +161,7 @@ func (a *app) hits(w io.Writer, answer hits.Answer) error {
 		if h.Worker != "" {
 			ref += " worker " + render.CleanLine(h.Worker)
 		}
-		head := fmt.Sprintf("%s  %s  %s  %s", ref, h.Role, a.when(h.At), oneLine(h.Title))
+		head := fmt.Sprintf("%s  %s  %s  %s", ref, h.Who(), a.when(h.At), oneLine(h.Title))
 		if a.color {
 			head = "\x1b[1m" + head + "\x1b[0m"
 		}

@@ -161,3 +161,28 @@ func TestAGrownFileKeepsWhatItHad(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAnswerThatWasShownWithItsTokensIsFinal(t *testing.T) {
+	shown := event(`{"type":"agent_message","message":"Hello."}`)
+	count := event(`{"type":"token_count","info":{"total_token_usage":{"input_tokens":5,"output_tokens":2},"last_token_usage":{"input_tokens":5,"output_tokens":2}}}`)
+	summary := line("compacted", `{"message":"So far: Hello."}`)
+	for name, c := range map[string]struct {
+		lines string
+		want  string // role or kind of the entry, and whether it is a draft
+	}{
+		"shown, counted after it":          {shown + reply("Hello.") + count, "assistant false"},
+		"shown, counted before it":         {shown + count + reply("Hello."), "assistant false"},
+		"counted, shown after it":          {reply("Hello.") + count + shown, "assistant false"},
+		"shown, not counted":               {shown + reply("Hello."), "assistant true"},
+		"another one was shown":            {event(`{"type":"agent_message","message":"Hm."}`) + reply("Hello.") + count, "assistant true"},
+		"counted, and not shown":           {reply("Hello.") + count, "assistant true"},
+		"it was the model's summary":       {reply("Hello.") + count + summary, "context false"},
+		"a summary ends with what it said": {shown + reply("Hello.") + count + summary, "assistant false"},
+	} {
+		got := converttest.Read(t, codex.Tool(), store(map[int]string{1: meta(1) + user("Hi.") + c.lines}))
+		e := got.Sessions[0].Entries[1]
+		if is := fmt.Sprintf("%s %v", strings.TrimPrefix(e.Kind+string(e.Role), "message"), e.Draft); is != c.want {
+			t.Errorf("%s: %s, want %s", name, is, c.want)
+		}
+	}
+}

@@ -46,6 +46,8 @@ type reader struct {
 
 	held      *convert.Entry
 	ended     bool   // the turn of held is over, so that it stays as it is
+	shown     bool   // held is an answer that the client showed, and so no summary
+	saying    string // an answer that was shown before its item
 	undecided bool   // held is either the user's message or the client's
 	announced string // a prompt whose event came before its item
 	hasEvents bool   // the file says which messages are the user's
@@ -83,7 +85,10 @@ func (r *reader) read(fsys fs.FS) bool {
 // change is a draft.
 func (r *reader) finish() {
 	if h := r.held; h != nil {
-		h.Draft = r.grows && (r.undecided || h.Role == tidemark.Assistant && !r.ended)
+		// An answer that was shown and has its tokens is complete, also in versions
+		// that do not say when a turn is over.
+		complete := r.ended || r.shown && h.Usage != nil
+		h.Draft = r.grows && (r.undecided || h.Role == tidemark.Assistant && !complete)
 		r.flush()
 	}
 	if r.pending != nil {
@@ -217,7 +222,20 @@ func (r *reader) put(e convert.Entry, k kept) {
 	if r.events > 0 {
 		e.ID += fmt.Sprintf(".%d", r.events)
 	}
-	r.held, r.ended = &e, false
+	r.held, r.ended, r.shown = &e, false, false
+	if text := e.Text(); e.Role == tidemark.Assistant && text != "" {
+		r.shown = text == r.saying
+		r.saying = ""
+	}
+}
+
+// says handles an event that shows an answer: before its item, or after it.
+func (r *reader) says(text string) {
+	if h := r.held; h != nil && h.Role == tidemark.Assistant && text != "" && h.Text() == text {
+		r.shown = true
+		return
+	}
+	r.saying = text
 }
 
 // putEvent is put for an entry that is not an item.
@@ -274,7 +292,10 @@ func (r *reader) event(rec record, l convert.Line) {
 		r.prompt(message)
 	case "item_completed":
 		r.shownItem(rec, l, fields["item"])
-	case "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "agent_reasoning_section_break", "thread_name_updated":
+	case "agent_message":
+		text(fields["message"], &message)
+		r.says(message)
+	case "agent_reasoning", "agent_reasoning_raw_content", "agent_reasoning_section_break", "thread_name_updated":
 	case "token_count":
 		r.tokenCount(fields["info"])
 	case "turn_aborted":
@@ -309,7 +330,9 @@ func (r *reader) shownItem(rec record, l convert.Line, raw json.RawMessage) {
 	switch kind {
 	case "UserMessage":
 		r.prompt(shownText(item))
-	case "AgentMessage", "Reasoning":
+	case "AgentMessage":
+		r.says(shownText(item))
+	case "Reasoning":
 	default:
 		r.note(rec, l.Text)
 	}
@@ -368,7 +391,7 @@ func (r *reader) compacted(rec record, number int) {
 	}
 	var message string
 	takeString(fields, "message", &message)
-	if h := r.held; h != nil && h.Role == tidemark.Assistant && !r.ended {
+	if h := r.held; h != nil && h.Role == tidemark.Assistant && !r.ended && !r.shown {
 		if text := h.Text(); text != "" && strings.HasSuffix(message, text) {
 			r.toContext(string(tidemark.Assistant))
 		}

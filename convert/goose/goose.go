@@ -124,7 +124,7 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 					return
 				}
 			case !seen[id]:
-				s := session(id, h)
+				s := session(id, path.Dir(file), h)
 				if s.Entries = lines(ctx, p.FS, file); !yield(s, nil) {
 					return
 				}
@@ -135,13 +135,13 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 
 // session makes a session from what is stored about it. Ids count the sessions
 // of a day, and are unique on one machine only.
-func session(id string, about convert.Object) *convert.Session {
+func session(id, dir string, about convert.Object) *convert.Session {
 	model, _ := about.Object("model_config_json")
 	return &convert.Session{
 		Session: tidemark.Session{ForeignID: id, Agent: name, Title: cmp.Or(about.Text("name"), about.Text("description")), Project: about.Text("working_dir"),
 			Model: model.Text("model_name"), Mode: convert.ModeOf(about.Text("provider_name")), CreatedAt: moment(about.Text("created_at")),
 			Extra: convert.Keep(name, about.Without("id", "name", "working_dir", "created_at", "updated_at"))},
-		UpdatedAt: moment(about.Text("updated_at")),
+		UpdatedAt: moment(about.Text("updated_at")), LocalTo: dir,
 	}
 }
 
@@ -211,7 +211,7 @@ func (d *source) importAll(ctx context.Context, seen map[string]bool, yield func
 			}
 			continue
 		}
-		s := session(id, about)
+		s := session(id, path.Dir(d.Name), about)
 		s.Entries = d.entries(ctx, id)
 		if seen[id] = true; !yield(s, nil) {
 			return false

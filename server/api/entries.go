@@ -99,6 +99,7 @@ type listEntriesInput struct {
 	At     string `query:"at" maxLength:"1000" doc:"the branch that ends at this node (n3), entry (12) or label; at the head when absent"`
 	All    bool   `query:"all" doc:"the whole log with all branches, in the order in which it was written"`
 	Worker string `query:"worker" maxLength:"64" doc:"the log of this worker"`
+	Draft  bool   `query:"draft" doc:"also what another tool may still change, at the end, marked as draft"`
 	Limit  int    `query:"limit" minimum:"1" default:"100" doc:"how many, at most"`
 	Cursor string `query:"cursor" maxLength:"2048" doc:"next of the page before"`
 }
@@ -111,7 +112,7 @@ func (in *listEntriesInput) check() error {
 			ways++
 		}
 	}
-	if ways > 1 || in.All && in.At != "" || in.Cursor != "" && (in.At != "" || in.Worker != "") || in.Before > 0 && in.At != "" {
+	if ways > 1 || in.All && in.At != "" || in.Cursor != "" && (in.At != "" || in.Worker != "" || in.Draft) || in.Before > 0 && in.At != "" {
 		return tidemark.Invalidf("want one of tail, before, cursor, or a range: from, to, at, all")
 	}
 	return nil
@@ -126,6 +127,7 @@ type entriesCursor struct {
 	From    int64              `json:"from"`
 	To      int64              `json:"to,omitempty"`
 	All     bool               `json:"all,omitempty"`
+	Draft   bool               `json:"draft,omitempty"`
 }
 
 type entriesOutput struct {
@@ -142,7 +144,7 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entrie
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	c := entriesCursor{Session: v.ID, Worker: in.Worker, From: max(in.From, 1), To: in.To, All: in.All}
+	c := entriesCursor{Session: v.ID, Worker: in.Worker, From: max(in.From, 1), To: in.To, All: in.All, Draft: in.Draft}
 	if in.Cursor != "" {
 		if err := s.ParseCursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
 			return nil, request.Fail(ctx, err)
@@ -156,8 +158,16 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entrie
 			return nil, request.Fail(ctx, err)
 		}
 	}
-	tag := tagOf(v.Info)
-	if unchanged(in.IfNoneMatch, tag) {
+	tag, final := tagOf(v.Info), v.Entries
+	if c.Draft {
+		if v, err = v.WithDraft(ctx); err != nil {
+			return nil, request.Fail(ctx, err)
+		}
+		if c.Worker != "" {
+			tag = "" // its draft changes beside the session
+		}
+	}
+	if tag != "" && unchanged(in.IfNoneMatch, tag) {
 		return &entriesOutput{Status: http.StatusNotModified, ETag: tag}, nil
 	}
 	// The end of a path is looked up when a later page has to name it.
@@ -170,13 +180,14 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entrie
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
+	page.Head = final
 	return &entriesOutput{Status: http.StatusOK, ETag: tag, Body: page}, nil
 }
 
 // entryPage reads a page. A page that reads forward has a cursor; one that
 // counts from the end has none.
 func (s *Server) entryPage(ctx context.Context, v *store.View, in *listEntriesInput, c entriesCursor) (*api.EntryList, error) {
-	page := &api.EntryList{Items: []api.LogEntry{}, Head: v.Entries}
+	page := &api.EntryList{Items: []api.LogEntry{}}
 	var err error
 	switch {
 	case in.Tail > 0:

@@ -21,6 +21,7 @@ const endLook = 4 * time.Second
 type followInput struct {
 	SessionInput
 	Worker      string `query:"worker" maxLength:"64" doc:"the log of this worker"`
+	Draft       bool   `query:"draft" doc:"also what another tool may still change: events of the name draft without an id, again when they change, and once more as an entry when they are final"`
 	After       string `query:"after" maxLength:"20" doc:"as Last-Event-ID, for clients that cannot set it"`
 	LastEventID string `header:"Last-Event-ID" maxLength:"20" doc:"the seq of the last entry that the client has; from the beginning when absent"`
 }
@@ -41,7 +42,7 @@ func (s *Server) followEntries(ctx context.Context, in *followInput) (*huma.Stre
 			return
 		}
 		s.Stream(w, r, func(ctx context.Context, send func(Event) error) error {
-			return s.Follow(ctx, &Following{Store: st, View: v, Worker: in.Worker, After: after, Send: send})
+			return s.Follow(ctx, &Following{Store: st, View: v, Worker: in.Worker, Drafts: in.Draft, After: after, Send: send})
 		})
 	}}, nil
 }
@@ -52,6 +53,7 @@ type Following struct {
 	Store  *store.Store
 	View   *store.View
 	Worker string
+	Drafts bool  // also what may still change
 	After  int64 // the last seq that was sent
 	Send   func(Event) error
 }
@@ -75,6 +77,9 @@ func (f *Following) run(ctx context.Context) error {
 	go f.watch(within, stop)
 	if err := f.past(within); err != nil {
 		return f.over(ctx, within, err)
+	}
+	if f.Drafts {
+		return f.over(ctx, within, f.withDrafts(within))
 	}
 	src, leave := f.s.sources.join(sourceOf{stores.NameOf(request.CallerOf(ctx).Principal), f.View.Name(), f.Worker}, f.View)
 	defer leave()
@@ -105,6 +110,29 @@ func (f *Following) run(ctx context.Context) error {
 			return f.over(ctx, within, within.Err())
 		}
 	}
+}
+
+// withDrafts sends entries and drafts until ctx ends. It reads for this client
+// alone, which has seen other drafts than others have.
+func (f *Following) withDrafts(ctx context.Context) error {
+	v, err := f.View.WithDraft(ctx)
+	if err != nil {
+		return err
+	}
+	for e, err := range v.Follow(ctx, f.After) {
+		switch {
+		case err != nil && (e.Seq <= f.After || !errors.Is(err, tidemark.ErrCorrupt)):
+			return err
+		case e.Draft:
+			err = f.Send(Event{Name: "draft", Data: logEntry(e, nil)})
+		default:
+			err = f.one(e, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // past sends what existed when the client came. It is read for this client

@@ -258,7 +258,7 @@ func (s *Site) gatherFound(ctx context.Context, l *looking, v *web.SessionView) 
 	sort.SliceStable(v.Hits, func(i, j int) bool { return v.Hits[i].Seq < v.Hits[j].Seq })
 	for _, h := range v.Hits {
 		switch {
-		case h.Worker != l.worker:
+		case h.Worker != l.worker || h.Draft:
 		case l.at == 0 || h.Seq < l.at:
 			v.Previous = h.Seq // the newest before what is shown
 		case h.Seq > l.at && v.Next == 0:

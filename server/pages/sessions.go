@@ -290,7 +290,7 @@ func ask(ctx context.Context, st *store.Store, text string, q store.Question) (h
 }
 
 func foundHit(h hits.Hit) web.FoundHit {
-	return web.FoundHit{Seq: h.Seq, Worker: h.Worker, Role: h.Role, At: h.At, Snippet: pieces(h.Snippet, h.Marks)}
+	return web.FoundHit{Seq: h.Seq, Draft: h.Draft, Worker: h.Worker, Role: h.Who(), At: h.At, Snippet: pieces(h.Snippet, h.Marks)}
 }
 
 // pieces splits a text where marks begin and end.

@@ -113,6 +113,7 @@ type world struct {
 	store   *store.Store
 	who     tidemark.Holder
 	writers []*store.Writer
+	drafts  bool // other tools are writing, too
 }
 
 func newWorld(t *testing.T, b tidemark.Backend, seed uint64) *world {
@@ -170,15 +171,25 @@ func (w *world) grow() {
 	ctx := w.Context()
 	if len(w.writers) < 2 || w.rnd.IntN(4) == 0 {
 		about := tidemark.Session{Title: w.words(), Agent: []string{"ada", "bob"}[w.rnd.IntN(2)], Project: []string{"", "/p"}[w.rnd.IntN(2)]}
+		about.Tool = []string{"", "fake"}[w.rnd.IntN(2)]
 		w.writers = append(w.writers, w.store.Create(about, w.who))
 	}
 	s := w.writers[w.rnd.IntN(len(w.writers))]
+	if w.drafts && w.rnd.IntN(3) == 0 {
+		w.must(s.KeepDraft(ctx, []string{"", "", "scout"}[w.rnd.IntN(3)], w.entry(), w.entry()))
+	}
+	if w.drafts && w.rnd.IntN(5) == 0 {
+		return // of a new session there may be a draft and nothing else
+	}
 	var entries []tidemark.Entry
 	for range 1 + w.rnd.IntN(30) {
 		entries = append(entries, w.entry())
 	}
 	_, err := s.Append(ctx, entries...)
 	w.must(err)
+	if w.drafts && w.rnd.IntN(2) == 0 {
+		w.must(s.KeepDraft(ctx, "", w.entry(), w.entry()))
+	}
 	if w.rnd.IntN(3) == 0 {
 		_, err := s.AppendTo(ctx, "scout", w.entry())
 		w.must(err)
@@ -200,11 +211,15 @@ func (w *world) grow() {
 
 // trash removes a session of which there is a fork.
 func (w *world) trash() {
-	s := w.writers[0]
-	w.writers = w.writers[1:]
-	i, err := w.store.Session(w.Context(), s.ID())
-	w.must(err)
-	_, err = w.store.Fork(w.Context(), s.ID(), 1+w.rnd.Int64N(i.Entries), "a fork of the tide")
+	s, i := w.writers[0], store.Info{}
+	for ; i.Entries == 0; w.writers = w.writers[1:] {
+		var err error
+		s = w.writers[0]
+		if i, err = w.store.Session(w.Context(), s.ID()); !errors.Is(err, tidemark.ErrNotFound) {
+			w.must(err)
+		}
+	}
+	_, err := w.store.Fork(w.Context(), s.ID(), 1+w.rnd.Int64N(i.Entries), "a fork of the tide")
 	w.must(err)
 	w.must(s.Close(w.Context()))
 	w.must(w.store.Trash(w.Context(), s.ID()))
@@ -314,6 +329,42 @@ func (w *world) inSession(query search.Query, q store.Question, i store.Info) (f
 			}
 		}
 	}
+	return append(found, w.inDrafts(query, q, i, named["title "+i.Title] == 0)...)
+}
+
+// inDrafts looks at the drafts of a session, which are at the end of their logs.
+func (w *world) inDrafts(query search.Query, q store.Question, i store.Info, untold bool) (found []thing) {
+	if (i.State == store.Live) == q.Trash {
+		return nil
+	}
+	offer := func(f thing, e tidemark.Entry) {
+		if f.session = i.ID; query.MatchEntry(e) && !f.at.Before(q.Since) && (q.Role == "" || q.Role == store.RoleAny || q.Role == f.role) {
+			found = append(found, f)
+		}
+	}
+	for _, worker := range []string{"", "scout"} {
+		v, err := w.store.View(w.Context(), i.ID)
+		w.must(err)
+		id := string(i.ID)
+		if worker != "" {
+			if v, err = v.Worker(w.Context(), worker); errors.Is(err, tidemark.ErrNotFound) {
+				continue
+			}
+			w.must(err)
+			id += "." + worker
+		}
+		drafts, err := v.Draft(w.Context())
+		w.must(err)
+		for n, e := range drafts {
+			f := thing{at: e.At, log: tidemark.Key{Kind: "draft", ID: id}, line: v.Entries + int64(n) + 1, worker: worker}
+			if f.line == 1 && worker == "" && untold {
+				f.role = "title"
+				offer(f, tidemark.Entry{Blocks: []tidemark.Block{tidemark.Text(i.Title)}})
+			}
+			f.seq, f.role, f.rank = f.line, cmp.Or(string(e.Role), e.Kind), naiveRank(query, e)
+			offer(f, e)
+		}
+	}
 	return found
 }
 
@@ -404,6 +455,7 @@ func (w *world) rounds() int {
 func TestAnswersAreThoseOfANaiveSearch(t *testing.T) {
 	eachStore(t, func(t *testing.T, b tidemark.Backend) {
 		w := newWorld(t, b, rand.Uint64())
+		w.drafts = true
 		for range 8 {
 			w.grow()
 		}

@@ -39,11 +39,20 @@ type Hit struct {
 	Owner   string             `json:"owner,omitempty" doc:"whose the session is, when it is another's" jsonschema:"whose the session is, when it is another's"`
 	Title   string             `json:"title,omitempty"`
 	Seq     int64              `json:"seq,omitempty" doc:"the number of the entry; absent: a title or tag" jsonschema:"the number of the entry; absent: a title or tag"`
+	Draft   bool               `json:"draft,omitempty" doc:"another tool is still writing it: it is not kept yet, and may change" jsonschema:"another tool is still writing it, it may change: read_session of the session shows it at the end"`
 	Worker  string             `json:"worker,omitempty" doc:"the entry is in the log of this worker" jsonschema:"the entry is in the log of this worker: read_session takes it as worker, with seq as entry"`
 	Role    string             `json:"role" doc:"who said it; of anything else than a message its kind: title, label, tag, context, compaction, …" jsonschema:"who said it; of anything else than a message its kind: title, label, tag, context, compaction"`
 	At      time.Time          `json:"at" doc:"when it was said; of a title, label or tag when it was given"`
 	Snippet string             `json:"snippet" doc:"a part of the text around what was asked for, on one line"`
 	Marks   [][2]int           `json:"marks" nullable:"false" doc:"the bytes of the snippet that were asked for: from, to" jsonschema:"the bytes of the snippet that were asked for: from, to"`
+}
+
+// Who is the role, for people: with a mark when it may still change.
+func (h Hit) Who() string {
+	if h.Draft {
+		return h.Role + " (draft)"
+	}
+	return h.Role
 }
 
 // InSession is a session with hits in an answer.
@@ -97,7 +106,7 @@ func Search(ctx context.Context, s *store.Store, query search.Query, q store.Que
 // Of returns one hit, with as many characters of its text as width says.
 func Of(query search.Query, f store.Found, width int) Hit {
 	h := Hit{Ref: f.Ref(), Session: f.Info.ID, Owner: f.Info.Owner, Title: render.CleanLine(f.Info.Title), Seq: f.Seq,
-		Worker: render.CleanLine(f.Worker), Role: render.CleanLine(f.Role()), At: f.At, Marks: [][2]int{}}
+		Draft: f.Entry.Draft, Worker: render.CleanLine(f.Worker), Role: render.CleanLine(f.Role()), At: f.At, Marks: [][2]int{}}
 	var marks [][2]int
 	h.Snippet, marks = query.Snippet(render.Clean(search.Text(f.Entry)), width)
 	h.Marks = append(h.Marks, marks...)

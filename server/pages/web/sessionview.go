@@ -165,6 +165,7 @@ type FoundSession struct {
 // FoundHit is one thing that was found.
 type FoundHit struct {
 	Seq     int64     `json:"seq,omitempty"`
+	Draft   bool      `json:"draft,omitempty"` // it is at the end of the session, and may still change
 	Worker  string    `json:"worker,omitempty"`
 	Role    string    `json:"role"`
 	At      time.Time `json:"at"`

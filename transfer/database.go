@@ -1,0 +1,155 @@
+package transfer
+
+import (
+	"context"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+)
+
+// A database of another tool may have gigabytes and is written to while its tool
+// works. It is read where it is if that neither changes anything nor keeps the
+// tool waiting, and copied only if it is small.
+
+// maxCopied bounds the bytes of a database that is copied.
+const maxCopied = 64 << 20
+
+// readFor is for how long a statement may hold a lock that the tool waits for,
+// and readBytes how much it reads meanwhile.
+const (
+	readFor   = 50 * time.Millisecond
+	readBytes = 8 << 20
+)
+
+// openDatabase opens a database in a folder; copies have at most so many bytes.
+func openDatabase(ctx context.Context, dir string, fsys fs.FS, file string, copied int64) (convert.Database, error) {
+	name := nameOf(dir, file)
+	size := sizeOf(fsys, file)
+	log := sizeOf(fsys, file+"-wal") + sizeOf(fsys, file+"-journal")
+	logged := hasLog(fsys, file)
+	if name != "" && logged && isPlain(name+"-shm") && isPlain(name+"-wal") {
+		// Somebody has it open. What they commit while a statement runs is not seen.
+		if f, err := sqlite.ReadForeign(name, false); err == nil {
+			return f, nil
+		}
+	}
+	if size+log <= copied {
+		return copyDatabase(ctx, fsys, file)
+	}
+	if name == "" || log > 0 {
+		return nil, &convert.Skip{What: file, Why: hint.With(tidemark.Unsupportedf("it has %d MB and changes that its tool did not finish: at most %d MB are copied", (size+log)>>20, copied>>20),
+			"start its tool and leave it, then import again")}
+	}
+	f, err := sqlite.ReadForeign(name, logged)
+	if err != nil {
+		return nil, &convert.Skip{What: file, Why: err}
+	}
+	return &inPlace{Foreign: f, file: file, slice: readFor, stamp: func() string { return stamps(fsys, file, []string{"", "-wal", "-journal"}) }}, nil
+}
+
+// nameOf is the name of a file in a folder for the operating system, "" if a link
+// leads to it: what is behind it may lie elsewhere.
+func nameOf(dir, file string) string {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return ""
+	}
+	name := filepath.Join(real, filepath.FromSlash(file))
+	if at, err := filepath.EvalSymlinks(name); err != nil || at != name || !isPlain(name) {
+		return ""
+	}
+	return name
+}
+
+// isPlain reports whether there is a regular file, and no link to one.
+func isPlain(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// sizeOf is the size of a file, 0 if there is none.
+func sizeOf(fsys fs.FS, file string) int64 {
+	info, err := fs.Stat(fsys, file)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// hasLog reports whether changes of the database go to a -wal file first, as its
+// header says.
+func hasLog(fsys fs.FS, file string) bool {
+	b, err := convert.Head(fsys, file, 20)
+	return err == nil && len(b) == 20 && strings.HasPrefix(string(b), convert.SQLiteMagic) && b[18] == 2
+}
+
+// inPlace is a database that nobody writes to, or whose tool waits while it is
+// read. A statement that takes longer is done in slices.
+type inPlace struct {
+	*sqlite.Foreign
+	file  string
+	slice time.Duration
+	stamp func() string // shows whether the database was changed
+}
+
+// Query implements convert.Database. It is ErrConflict when the database was
+// changed while its rows were read.
+func (d *inPlace) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		before := d.stamp()
+		for given := 0; ; {
+			rows, more, err := d.some(ctx, statement, args, given)
+			if err == nil && d.stamp() != before {
+				err = &convert.Skip{What: d.file, Why: tidemark.Conflictf("it was changed while it was read; import it again")}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if !more {
+				return
+			}
+			given += len(rows)
+		}
+	}
+}
+
+// some returns rows after those that were given before, at least one if there is
+// one, and whether there may be more.
+func (d *inPlace) some(ctx context.Context, statement string, args []any, given int) (rows [][]any, more bool, err error) {
+	if given > 0 {
+		statement, args = "SELECT * FROM ("+statement+") LIMIT -1 OFFSET ?", append(args[:len(args):len(args)], given)
+	}
+	began, size := time.Now(), 0
+	for row, err := range d.Foreign.Query(ctx, statement, args...) {
+		if err != nil {
+			return nil, false, err
+		}
+		rows = append(rows, row)
+		for _, v := range row {
+			switch v := v.(type) {
+			case string:
+				size += len(v)
+			case []byte:
+				size += len(v)
+			}
+		}
+		if size >= readBytes || time.Since(began) >= d.slice {
+			return rows, true, nil
+		}
+	}
+	return rows, false, nil
+}

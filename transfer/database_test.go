@@ -1,0 +1,262 @@
+package transfer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// holding names the folder of the database that this process has open for a test,
+// as another tool would: the connections of one process share what they know of a
+// log.
+const holding = "TIDEMARK_TEST_HOLDS"
+
+func TestMain(m *testing.M) {
+	if dir, mode, ok := strings.Cut(os.Getenv(holding), "|"); ok {
+		if err := holdDatabase(dir, mode); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// holdDatabase is the other tool: it inserts a row for each line that it reads.
+func holdDatabase(dir, mode string) error {
+	by, err := sqlite.OpenForeign(filepath.Join(dir, "a.db"), false)
+	if err != nil {
+		return err
+	}
+	defer by.Close()
+	ctx := context.Background()
+	statements := []string{"PRAGMA journal_mode=" + mode, "CREATE TABLE t (n INTEGER PRIMARY KEY, said TEXT)"}
+	for n := range 40 {
+		statements = append(statements, fmt.Sprintf("INSERT INTO t VALUES (%d, 'said %d')", n, n))
+	}
+	for _, s := range statements {
+		if err := by.Exec(ctx, s); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if err := by.Exec(ctx, "INSERT INTO t SELECT min(n) - 1, 'before all' FROM t"); err != nil {
+			return err
+		}
+		fmt.Println("ready")
+	}
+	return nil
+}
+
+// otherTool is a process that has a database open.
+type otherTool struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// foreignDatabase has another process make a database with forty rows.
+func foreignDatabase(t *testing.T, mode string) (dir string, by *otherTool) {
+	t.Helper()
+	dir = t.TempDir()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by = &otherTool{t: t, cmd: exec.CommandContext(t.Context(), program)}
+	by.cmd.Env = append(os.Environ(), holding+"="+dir+"|"+mode)
+	out, outErr := by.cmd.StdoutPipe()
+	by.in, err = by.cmd.StdinPipe()
+	if err = errors.Join(err, outErr); err == nil {
+		err = by.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	by.out = bufio.NewScanner(out)
+	t.Cleanup(by.close)
+	by.wait()
+	return dir, by
+}
+
+// wait waits until the process is ready for more.
+func (o *otherTool) wait() {
+	o.t.Helper()
+	if !o.out.Scan() || o.out.Text() != "ready" {
+		o.t.Fatalf("the other process says %q", o.out.Text())
+	}
+}
+
+// write has the process write to its database.
+func (o *otherTool) write() {
+	o.t.Helper()
+	fmt.Fprintln(o.in)
+	o.wait()
+}
+
+// close has the process close its database and end.
+func (o *otherTool) close() {
+	if o.cmd != nil {
+		o.in.Close()
+		for o.out.Scan() {
+		}
+		_ = o.cmd.Wait() // how it ends is told by what it wrote
+		o.cmd = nil
+	}
+}
+
+// asItIs lists the files of a folder with what tells whether they were changed.
+func asItIs(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		info, infoErr := e.Info()
+		if err := errors.Join(err, infoErr); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%s %s %s", e.Name(), info.ModTime(), shortOf(data)))
+	}
+	return all
+}
+
+func shortOf(data []byte) string { sum := shortSumOf(string(data)); return fmt.Sprintf("%x", sum[:]) }
+
+// rowsOf reads the rows that a database has.
+func rowsOf(t *testing.T, d convert.Database) int {
+	t.Helper()
+	n := 0
+	for row, err := range d.Query(t.Context(), "SELECT n, said FROM t WHERE n >= ? ORDER BY n", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("said %d", n); row[0] != int64(n) || row[1] != want {
+			t.Fatalf("row %d is %v", n, row)
+		}
+		n++
+	}
+	return n
+}
+
+func TestADatabaseIsReadWhereItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode   string
+		open   bool  // its tool has it open
+		copied int64 // how much may be copied
+		in     string
+	}{
+		"in use, with a log":      {"WAL", true, maxCopied, "*sqlite.Foreign"},
+		"closed, with a log":      {"WAL", false, 0, "*transfer.inPlace"},
+		"without a log":           {"DELETE", true, 0, "*transfer.inPlace"},
+		"small and closed":        {"WAL", false, maxCopied, "*transfer.copied"},
+		"small, without a log":    {"DELETE", true, maxCopied, "*transfer.copied"},
+		"in use, with much in it": {"WAL", true, 0, "*sqlite.Foreign"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, by := foreignDatabase(t, c.mode)
+			if !c.open {
+				by.close()
+			}
+			before := asItIs(t, dir)
+			d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", c.copied)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if in := fmt.Sprintf("%T", d); in != c.in {
+				t.Errorf("it is a %s, want %s", in, c.in)
+			}
+			if p, ok := d.(*inPlace); ok {
+				p.slice = 0 // a row at a time
+			}
+			if n := rowsOf(t, d); n != 40 {
+				t.Errorf("%d rows", n)
+			}
+			if err := d.Exec(t.Context(), "DELETE FROM t"); !errors.Is(err, tidemark.ErrUnsupported) {
+				t.Errorf("a change: %v", err)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			if after := asItIs(t, dir); !slices.Equal(before, after) {
+				t.Errorf("it was changed:\n%s\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+			}
+			if c.open {
+				by.write() // nothing keeps its tool from it
+			}
+		})
+	}
+}
+
+func TestADatabaseThatIsChangedWhileItIsReadSaysSo(t *testing.T) {
+	dir, by := foreignDatabase(t, "DELETE")
+	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.(*inPlace).slice = 0
+	n := 0
+	for _, err = range d.Query(t.Context(), "SELECT n FROM t ORDER BY n") {
+		if n++; n == 3 {
+			// The lock is not held between two slices.
+			by.write()
+		}
+	}
+	if !errors.Is(err, tidemark.ErrConflict) || n > 4 {
+		t.Errorf("after %d rows: %v, want ErrConflict", n, err)
+	}
+}
+
+func TestALargeDatabaseThatWasNotFinishedIsNotCopied(t *testing.T) {
+	from, _ := foreignDatabase(t, "WAL")
+	dir := t.TempDir() // as after a crash: the log is there, and -shm is not
+	for _, name := range []string{"a.db", "a.db-wal"} {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", 0)
+	if !errors.Is(err, tidemark.ErrUnsupported) || !convert.IsSkip(err) {
+		t.Errorf("it is opened: %v", err)
+	}
+	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", maxCopied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if n := rowsOf(t, d); n != 40 {
+		t.Errorf("%d rows of the copy", n)
+	}
+}
+
+func TestADatabaseBehindALinkIsNotReadInPlace(t *testing.T) {
+	real, _ := foreignDatabase(t, "WAL")
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(real, "a.db"), filepath.Join(dir, "a.db")); err != nil {
+		t.Skip("no links here")
+	}
+	if name := nameOf(dir, "a.db"); name != "" {
+		t.Errorf("%s would be opened", name)
+	}
+}
