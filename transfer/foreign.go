@@ -558,7 +558,7 @@ func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 			}
 		}
 		if seq == 0 {
-			if seq, err = g.finalUpTo(ctx, source, l.keyOf(g.from.Fork.Entry)); err != nil {
+			if seq, err = g.finalUpTo(ctx, source, key); err != nil {
 				return err
 			}
 		}
