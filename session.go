@@ -19,6 +19,7 @@ type Session struct {
 	Base      *Base           `json:"base,omitempty"`
 	Tool      string          `json:"tool,omitempty"`       // the tool it came from, "": it was begun here
 	ForeignID string          `json:"foreign_id,omitempty"` // its id in that tool
+	Gone      time.Time       `json:"gone,omitzero"`        // since when that tool does not have it any more, zero: it does
 	CreatedAt time.Time       `json:"created_at"`
 	Pinned    bool            `json:"pinned,omitempty"`   // retention leaves it alone
 	OnHold    bool            `json:"on_hold,omitempty"`  // nobody may remove it

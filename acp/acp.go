@@ -42,8 +42,10 @@ type Options struct {
 	// editor offers, as PROVIDER/NAME.
 	Model  func(c *chat.Chat, name string) (agent.Model, error)
 	Models []string
-	// Commands are what a prompt that begins with a slash may name.
-	Commands []Command
+	// Commands returns what a prompt that begins with a slash may name in a
+	// conversation of a folder. The chat is nil while somebody else writes. nil:
+	// there are none.
+	Commands func(c *chat.Chat, folder string) []Command
 	// Project returns the project of a folder, for the list of sessions;
 	// nil: the folder itself. Folder is used for a session that has none.
 	Project func(folder string) string

@@ -35,7 +35,7 @@ const maxEditorName = 40
 // With returns options for serving the agent to an editor. ctx is that of Serve;
 // what is learned at the end of a conversation is kept even after ctx ended.
 func (o Options) With(ctx context.Context, a Agent) Options {
-	o.Models, o.Commands = a.Setup.Models(), a.commands(o)
+	o.Models, o.Commands = a.Setup.Models(), func(c *chat.Chat, folder string) []Command { return a.commands(o, c, folder) }
 	o.Chat = func(ctx context.Context, to Opening) (chat.Options, error) {
 		all := a.Options(to.Folder)
 		all.Session = to.Session
@@ -63,9 +63,14 @@ func (o Options) With(ctx context.Context, a Agent) Options {
 	return o
 }
 
-// commands are the slash commands for an editor.
-func (a Agent) commands(o Options) (all []Command) {
-	for _, k := range slash.Commands() {
+// commands are the slash commands for an editor: those of every conversation, and
+// those that are files of the person and the project, or prompts of MCP servers.
+func (a Agent) commands(o Options, c *chat.Chat, folder string) (all []Command) {
+	known := slash.Commands()
+	if c != nil {
+		known = (&slash.Conversation{Chat: c, Setup: a.Setup, Options: a.Options(folder)}).Commands()
+	}
+	for _, k := range known {
 		if k.NeedsFront {
 			continue
 		}

@@ -129,7 +129,9 @@ func FuzzServe(f *testing.F) {
 				Box: func(st tool.State, files tool.Files, _ store.Limits, _ func(string, []byte)) (*tool.Box, error) {
 					return tool.New(tool.Options{Root: root, State: st, Files: files})
 				}}, nil
-		}, Commands: []Command{{Name: "a", Run: func(context.Context, *chat.Chat, string, string, io.Writer) error { return nil }}}})
+		}, Commands: func(*chat.Chat, string) []Command {
+			return []Command{{Name: "a", Run: func(context.Context, *chat.Chat, string, string, io.Writer) error { return nil }}}
+		}})
 		out.mu.Lock()
 		defer out.mu.Unlock()
 		if err != nil || out.bad != "" {

@@ -75,13 +75,23 @@ func (s *session) greet(unused []string) {
 	}
 }
 
+// commands are what a prompt that begins with a slash may name now.
+func (s *session) commands() []Command {
+	if s.a.o.Commands == nil {
+		return nil
+	}
+	return s.a.o.Commands(s.chat(), s.folder)
+}
+
 // announce sends the commands that can be used now.
 func (s *session) announce() {
 	commands := []sdk.AvailableCommand{}
 	if s.chat() == nil {
 		commands = append(commands, sdk.AvailableCommand{Name: takeOver, Description: "ask whoever writes to this session to hand it over"})
 	}
-	for _, c := range s.a.o.Commands {
+	s.announced = nil
+	for _, c := range s.commands() {
+		s.announced = append(s.announced, c.Name)
 		ac := sdk.AvailableCommand{Name: c.Name, Description: c.Help}
 		if c.Input != "" {
 			ac.Input = &sdk.AvailableCommandInput{Unstructured: &sdk.UnstructuredCommandInput{Hint: c.Input}}
@@ -89,6 +99,18 @@ func (s *session) announce() {
 		commands = append(commands, ac)
 	}
 	s.tell(sdk.SessionUpdate{AvailableCommandsUpdate: &sdk.SessionAvailableCommandsUpdate{AvailableCommands: commands}})
+}
+
+// announceNew announces commands that came or went: files change, and the prompts
+// of a server are known when it has started.
+func (s *session) announceNew() {
+	var now []string
+	for _, c := range s.commands() {
+		now = append(now, c.Name)
+	}
+	if !slices.Equal(now, s.announced) {
+		s.announce()
+	}
 }
 
 // load resumes a session, and shows its past first.
@@ -202,14 +224,16 @@ func (a *connection) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.Pro
 	if err != nil {
 		return a.outcome(ctx, chat.Turn{}, err)
 	}
-	i := slices.IndexFunc(a.o.Commands, func(c Command) bool { return c.Name == name })
+	commands := s.commands()
+	i := slices.IndexFunc(commands, func(c Command) bool { return c.Name == name })
 	if i >= 0 {
-		err = s.command(ctx, a.o.Commands[i], strings.TrimSpace(input))
+		err = s.command(ctx, commands[i], strings.TrimSpace(input))
 		return a.outcome(ctx, chat.Turn{Stop: model.StopEnd}, err)
 	}
 	s.typed = typed
 	turn, err := s.chat().Send(ctx, blocks...)
 	s.settled(ctx)
+	s.announceNew()
 	if errors.Is(err, tidemark.ErrConflict) {
 		// The session now belongs to somebody else.
 		err = errors.Join(err, s.release())

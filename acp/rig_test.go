@@ -79,14 +79,16 @@ func newRig(t testing.TB) *rig {
 			}
 			return agent.Model{Client: demo.New(demo.Options{Delay: -1}), Provider: provider, Name: name}, nil
 		},
-		Commands: []acp.Command{{Name: "count", Input: "WORD", Help: "counts", Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
-			if input == "" {
-				return tidemark.Invalidf("count what?")
-			}
-			n, err := c.Messages(ctx)
-			fmt.Fprintf(out, "%s: %d\nin %s\n", input, n, folder)
-			return err
-		}}},
+		Commands: func(*chat.Chat, string) []acp.Command {
+			return []acp.Command{{Name: "count", Input: "WORD", Help: "counts", Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
+				if input == "" {
+					return tidemark.Invalidf("count what?")
+				}
+				n, err := c.Messages(ctx)
+				fmt.Fprintf(out, "%s: %d\nin %s\n", input, n, folder)
+				return err
+			}}}
+		},
 		Hint: func(error) string { return "" },
 	}
 	return r

@@ -29,7 +29,8 @@ type session struct {
 	// Guarded by the slot: the folder of the agent, and the part of the
 	// prompt that the user typed.
 	folder, typed string
-	asked         bool // the user was asked about what the session proposes
+	announced     []string // the commands that the editor was told of
+	asked         bool     // the user was asked about what the session proposes
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // cancels what is in progress

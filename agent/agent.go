@@ -56,6 +56,9 @@ type Setup struct {
 	// OwnFolder is the person's folder with what extends the agent in all
 	// projects, such as slash commands. It need not exist.
 	OwnFolder string
+	// ClaudeFolder is the person's folder for Claude Code, which has the same for
+	// all projects. It need not exist.
+	ClaudeFolder string
 
 	// SandboxOffBy says who turned the sandbox off for all conversations that
 	// do not say themselves; "": it is on.

@@ -114,7 +114,7 @@ func (s *Setup) projectInstructions(o Options, f Fence) instructions.Set {
 // Extensions says where files that extend the agent are. Only the person's own
 // count in a folder that is no project.
 func (s *Setup) Extensions(folder string) extension.Options {
-	o := extension.Options{Own: s.OwnFolder}
+	o := extension.Options{Own: s.OwnFolder, Claude: s.ClaudeFolder}
 	if s.IsProject(folder) {
 		o.Project = folder
 	}

@@ -72,6 +72,11 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 			question.EachTime = "a hook wants a person to decide: " + why
 		}
 		seen.Widens = question.Widens
+		if t.c.asksPerson(question) {
+			if err := t.asks(ctx, "The agent asks whether it may use "+call.Name+"."); err != nil {
+				return err
+			}
+		}
 		d, err := t.c.approve(ctx, question, func(a *ApprovalRequest) { seen.Change = a.fill(ctx, *found) })
 		switch {
 		case ctx.Err() != nil:
@@ -193,6 +198,12 @@ func (c *Chat) approve(ctx context.Context, a ApprovalRequest, fill func(*Approv
 		}
 		return nil
 	})
+}
+
+// asksPerson reports whether a person would be asked about a call now.
+func (c *Chat) asksPerson(a ApprovalRequest) bool {
+	special := a.EachTime != "" || !a.Widens.Empty()
+	return !c.o.Unattended && (special || c.o.AskAlways || !c.approved(a) && !c.permits(a))
 }
 
 // unattended says why only a person can allow a call.

@@ -126,9 +126,14 @@ func (c *Chat) describe(t *thread, agent string) error {
 	for _, name := range a.Tools {
 		t.only = append(t.only, tool.Known(name))
 	}
+	for _, name := range a.Without {
+		t.without = append(t.without, tool.Known(name))
+	}
 	return nil
 }
 
 // allows reports whether a thread has a tool: a worker that was described may
 // have fewer than others.
-func (t *thread) allows(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
+func (t *thread) allows(name string) bool {
+	return (t.only == nil || slices.Contains(t.only, name)) && !slices.Contains(t.without, name)
+}

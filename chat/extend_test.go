@@ -59,7 +59,7 @@ func TestADescribedWorkerHasNoMoreThanItsTools(t *testing.T) {
 		"look":  {calls(use("w1", "bash", `{"command":"printf x >> ran"}`), use("w2", "ls", `{}`))},
 	})
 	r.o.Instructions = func() instructions.Set { return instructions.Set{} }
-	agent := extension.Agent{Name: "reviewer", Description: "Reviews.", File: ".claude/agents/reviewer.md", Tools: []string{"Read", "LS", "Bash2", "spawn_worker", "define_tool"}, Text: "You review."}
+	agent := extension.Agent{Name: "reviewer", Description: "Reviews.", File: ".claude/agents/reviewer.md", Tools: []string{"Read", "LS", "Bash2", "Grep", "spawn_worker", "define_tool"}, Without: []string{"Grep"}, Text: "You review."}
 	r.o.Extensions = func() chat.Extensions { return chat.Extensions{Agents: []extension.Agent{agent}} }
 	check := func() {
 		t.Helper()
@@ -87,7 +87,7 @@ func TestADescribedWorkerHasNoMoreThanItsTools(t *testing.T) {
 	}
 	check()
 	r.close(c)
-	agent.Tools = nil // the file allows more now
+	agent.Tools, agent.Without = nil, nil // the file allows more now
 	c = r.resume(c.ID())
 	r.model.mu.Lock()
 	r.model.requests = nil

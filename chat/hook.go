@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
@@ -14,20 +15,33 @@ import (
 // those that people's files already have.
 type HookEvent string
 
-// The moments: before a message of the user is kept, before a call is asked for,
-// after it ran, and before a turn ends.
+// The moments: before the first message since a conversation was opened, before a
+// message of the user is kept, before a call is asked for, after it ran, before a
+// turn ends, before one of a worker does, before the conversation is summarised,
+// and before a person is asked about a call.
 const (
-	HookPrompt HookEvent = "UserPromptSubmit"
-	HookBefore HookEvent = "PreToolUse"
-	HookAfter  HookEvent = "PostToolUse"
-	HookStop   HookEvent = "Stop"
+	HookStart      HookEvent = "SessionStart"
+	HookPrompt     HookEvent = "UserPromptSubmit"
+	HookBefore     HookEvent = "PreToolUse"
+	HookAfter      HookEvent = "PostToolUse"
+	HookStop       HookEvent = "Stop"
+	HookWorkerStop HookEvent = "SubagentStop"
+	HookCompact    HookEvent = "PreCompact"
+	HookAsks       HookEvent = "Notification"
 )
+
+// HookEvents are all moments.
+var HookEvents = []HookEvent{HookStart, HookPrompt, HookBefore, HookAfter, HookStop, HookWorkerStop, HookCompact, HookAsks}
 
 // Moment is what happens when hooks run.
 type Moment struct {
 	Event   HookEvent
 	Session tidemark.SessionID
-	Prompt  string // HookPrompt: what the user says
+	Prompt  string // HookPrompt: what the user says; HookAsks: what a person is asked
+	// Kind tells moments of one event apart: how a conversation was opened (startup,
+	// resume), the worker, why it is summarised (auto, manual), what a person is
+	// asked (permission_prompt).
+	Kind string
 	// CallID, Tool and Input are those of a call; Result is what it returned,
 	// for HookAfter.
 	CallID, Tool string
@@ -97,8 +111,8 @@ func (t *thread) hooks(ctx context.Context, m Moment) (all HookAnswer, err error
 		return all, nil
 	}
 	began := hookEntry(m, due)
-	if m.Event == HookPrompt {
-		t.prompted = &began // kept with the message, if that is
+	if m.Event == HookPrompt || m.Event == HookStart {
+		t.prompted = append(t.prompted, began) // kept with the message, if that is
 	} else if _, err := t.append(context.WithoutCancel(ctx), began); err != nil {
 		return all, err
 	}
@@ -138,7 +152,11 @@ func (t *thread) submitted(ctx context.Context, blocks []tidemark.Block) ([]tide
 	if t.worker != "" {
 		return blocks, nil // its messages come from the agent, and the user's come first
 	}
+	if err := t.opened(ctx); err != nil {
+		return nil, err
+	}
 	a, err := t.hooks(ctx, Moment{Event: HookPrompt, Prompt: tidemark.Entry{Blocks: blocks}.Text()})
+	a.Context = strings.TrimSpace(t.greeting + "\n" + a.Context)
 	switch {
 	case err != nil:
 		return nil, err
@@ -150,7 +168,62 @@ func (t *thread) submitted(ctx context.Context, blocks []tidemark.Block) ([]tide
 		added := asData(tidemark.Block{Text: a.Context}).Text
 		blocks = append(blocks[:len(blocks):len(blocks)], tidemark.Text("A hook adds to this message, and is not the user:\n"+added))
 	}
+	t.greeting = ""
 	return blocks, nil
+}
+
+// opened runs the hooks for the first message since the conversation was opened,
+// once. They have no veto.
+func (t *thread) opened(ctx context.Context) error {
+	if t.greeted || ctx.Err() != nil {
+		return nil
+	}
+	t.greeted = true
+	kind := "startup"
+	if t.c.Exists() {
+		kind = "resume"
+	}
+	a, err := t.hooks(ctx, Moment{Event: HookStart, Kind: kind})
+	t.overruled(HookStart, a)
+	t.greeting = a.Context
+	return err
+}
+
+// overruled tells the person what hooks object to where they have no say.
+func (t *thread) overruled(event HookEvent, a HookAnswer) {
+	if a.Veto+a.Halt != "" {
+		t.notice("A hook at %s objects, which changes nothing: %s", event, render.Phrase(a.Veto+a.Halt))
+	}
+}
+
+// beforeCompacting runs the hooks before the conversation is summarised. What they
+// say changes nothing: it has to become shorter.
+func (t *thread) beforeCompacting(ctx context.Context, kind string) error {
+	a, err := t.hooks(ctx, Moment{Event: HookCompact, Kind: kind})
+	t.overruled(HookCompact, a)
+	return err
+}
+
+// asks starts the hooks that tell the person that they are asked, beside the
+// question: it does not wait for them.
+func (t *thread) asks(ctx context.Context, text string) error {
+	if t.c.o.Hooks == nil {
+		return nil
+	}
+	m := Moment{Event: HookAsks, Kind: "permission_prompt", Prompt: text, Session: t.c.ID(), Permission: t.c.Permission()}
+	due := t.c.o.Hooks.Due(ctx, t.c, m)
+	if len(due) == 0 {
+		return nil
+	}
+	if _, err := t.append(context.WithoutCancel(ctx), hookEntry(m, due)); err != nil {
+		return err
+	}
+	go func() {
+		for _, h := range due {
+			h.Run(ctx)
+		}
+	}()
+	return nil
 }
 
 // checked runs the hooks before a call: why it must not run, or why a person has
@@ -186,10 +259,11 @@ const maxGoOns = 8
 // instead: then the model was told why. times is how often that happened before
 // in this turn.
 func (t *thread) goesOn(ctx context.Context, times int) (bool, error) {
+	m := Moment{Event: HookStop, Again: times > 0}
 	if t.worker != "" {
-		return false, nil
+		m.Event, m.Kind = HookWorkerStop, t.worker
 	}
-	a, err := t.hooks(ctx, Moment{Event: HookStop, Again: times > 0})
+	a, err := t.hooks(ctx, m)
 	switch {
 	case err != nil || a.Veto == "" || a.Halt != "" || ctx.Err() != nil:
 		return false, err

@@ -17,9 +17,17 @@ import (
 type hooks struct {
 	answer func(context.Context, chat.Moment) chat.HookAnswer
 	ran    []string
+	events []chat.HookEvent // the moments that they are for; nil: those of every turn
 }
 
 func (h *hooks) Due(_ context.Context, _ *chat.Chat, m chat.Moment) []chat.Hook {
+	events := h.events
+	if events == nil {
+		events = []chat.HookEvent{chat.HookPrompt, chat.HookBefore, chat.HookAfter, chat.HookStop}
+	}
+	if !slices.Contains(events, m.Event) {
+		return nil
+	}
 	return []chat.Hook{{Name: "watch", Run: func(ctx context.Context) chat.HookAnswer {
 		h.ran = append(h.ran, strings.TrimSpace(string(m.Event)+" "+m.Tool))
 		return h.answer(ctx, m)
@@ -43,6 +51,79 @@ func TestHooksRunAtTheirMomentsAndAreKeptBefore(t *testing.T) {
 	r.send(c, "work")
 	same(t, h.ran, []string{"UserPromptSubmit", "PreToolUse bash", "PostToolUse bash", "Stop"})
 	same(t, shape(r.path(c.ID())), []string{"tools", "system", "hook", "user", "assistant", "hook", "call", "hook", "tool", "assistant", "hook"})
+}
+
+func TestHooksRunWhenAConversationIsOpenedAndSummarised(t *testing.T) {
+	var kinds []string
+	r, h := hooked(t, map[string][]reply{"hello": {says("ok")}}, func(m chat.Moment) chat.HookAnswer {
+		kinds = append(kinds, m.Kind)
+		return chat.HookAnswer{Context: "it is " + m.Kind, Veto: "no"}
+	})
+	h.events = []chat.HookEvent{chat.HookStart, chat.HookCompact}
+	c := r.new()
+	r.send(c, "hello")
+	if last := r.model.last(t); !strings.Contains(last.Entries[0].Text(), "it is startup") || !r.noticed("objects, which changes nothing: no") {
+		t.Errorf("told %q; notices %q", last.Entries[0].Text(), r.notices())
+	}
+	r.send(c, "hello")
+	r.many(c, 30)
+	if err := c.Compact(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	r.close(c)
+	c = r.resume(c.ID())
+	r.send(c, "hello")
+	same(t, h.ran, []string{"SessionStart", "PreCompact", "PreCompact", "SessionStart"})
+	same(t, kinds, []string{"startup", "auto", "manual", "resume"})
+	if last := r.model.last(t); !strings.Contains(last.Entries[len(last.Entries)-1].Text(), "it is resume") {
+		t.Errorf("told %q", last.Entries[len(last.Entries)-1].Text())
+	}
+}
+
+func TestAHookRunsBeforeTheTurnOfAWorkerEnds(t *testing.T) {
+	r, h := hooked(t, map[string][]reply{
+		"go":   {calls(use("c1", "spawn_worker", `{"name":"first","prompt":"look"}`)), calls(use("c2", "await_worker", `{"name":"first"}`))},
+		"look": {says("seen")},
+	}, func(m chat.Moment) chat.HookAnswer {
+		if m.Kind == "first" && !m.Again {
+			return chat.HookAnswer{Veto: "look again"}
+		}
+		return chat.HookAnswer{}
+	})
+	h.events = []chat.HookEvent{chat.HookWorkerStop}
+	c := r.new()
+	r.send(c, "go")
+	same(t, h.ran, []string{"SubagentStop", "SubagentStop"})
+	var told bool
+	for _, q := range r.model.all() {
+		told = told || strings.Contains(q.Entries[len(q.Entries)-1].Text(), "look again")
+	}
+	if !told {
+		t.Error("the worker was not told to go on")
+	}
+}
+
+func TestAHookIsToldThatAPersonIsAskedAndIsNotWaitedFor(t *testing.T) {
+	said := make(chan string, 10)
+	r, h := hooked(t, bashScript(), func(m chat.Moment) chat.HookAnswer { return chat.HookAnswer{} })
+	hang := make(chan struct{})
+	h.events, h.answer = []chat.HookEvent{chat.HookAsks}, func(_ context.Context, m chat.Moment) chat.HookAnswer {
+		said <- m.Kind + ": " + m.Prompt
+		<-hang
+		return chat.HookAnswer{Veto: "no"}
+	}
+	c := r.new()
+	r.send(c, "work")
+	if got := <-said; got != "permission_prompt: The agent asks whether it may use bash." || ran(t, r) != 1 {
+		t.Errorf("told %q, bash ran %d times", got, ran(t, r))
+	}
+	close(hang)
+	r.o.Unattended = true
+	c = r.new()
+	r.send(c, "work")
+	if len(said) != 0 {
+		t.Error("a hook is told of a question that nobody is asked")
+	}
 }
 
 func TestAVetoOfAHookCountsMoreThanAnApproval(t *testing.T) {

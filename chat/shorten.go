@@ -21,6 +21,9 @@ func (t *thread) compactIfOver(ctx context.Context) error {
 	if enough, err := t.clear(ctx, o); err != nil || enough {
 		return err
 	}
+	if err := t.beforeCompacting(ctx, "auto"); err != nil {
+		return err
+	}
 	err := t.compact(ctx, o)
 	if errors.Is(err, compact.ErrNoGain) {
 		return nil
@@ -117,6 +120,9 @@ func (c *Chat) Compact(ctx context.Context, strategy string) error {
 	c.main.turning.Lock()
 	defer c.main.turning.Unlock()
 	if err := c.main.ready(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	if err := c.main.beforeCompacting(ctx, "manual"); err != nil {
 		return err
 	}
 	return c.main.compact(ctx, o)

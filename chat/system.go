@@ -19,6 +19,7 @@ type systemMark struct {
 	Instructions int                   `json:"instructions,omitempty"` // bytes of instructions before that
 	Files        []instructions.Source `json:"files,omitempty"`        // that the instructions are from
 	Only         []string              `json:"only,omitempty"`         // the tools of a worker that may not have all
+	Without      []string              `json:"without,omitempty"`      // the tools that it does not have
 }
 
 // opening is what a thread keeps before a message: the tools offered to the
@@ -71,7 +72,7 @@ func (t *thread) systemEntry(text string, read instructions.Set) tidemark.Entry 
 func (t *thread) systemOf(text, told string, files []instructions.Source) tidemark.Entry {
 	memory := t.c.memory()
 	e := tidemark.Say(tidemark.System, text+told+memory)
-	e.Extra = mark(systemMark{Memory: len(memory), Instructions: len(told), Files: files, Only: t.only})
+	e.Extra = mark(systemMark{Memory: len(memory), Instructions: len(told), Files: files, Only: t.only, Without: t.without})
 	return e
 }
 

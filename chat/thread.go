@@ -26,6 +26,8 @@ type thread struct {
 	// only are the tools that it has, of those that such a thread has; nil: all.
 	// The system prompt keeps it.
 	only []string
+	// without are tools that it does not have.
+	without []string
 
 	turning sync.Mutex // held during a turn
 	stale   bool       // the head was moved, and the context is not read again yet
@@ -37,8 +39,10 @@ type thread struct {
 	sent    *sent           // the request that the last answer belongs to
 	began   map[string]bool // the calls of the last answer that began to run
 
-	prompted *tidemark.Entry // that hooks ran for the message that is not kept yet
-	halt     string          // why a hook ends this turn
+	prompted []tidemark.Entry // that hooks ran for the message that is not kept yet
+	greeted  bool             // the hooks for the first message since it was opened ran
+	greeting string           // what they add to it, until it is sent
+	halt     string           // why a hook ends this turn
 }
 
 // kindTools is the entry that lists the tools the model was offered, so that
@@ -170,7 +174,8 @@ func (t *thread) take(e tidemark.Entry) {
 // hasSystem sets the system prompt, nil for none.
 func (t *thread) hasSystem(e *tidemark.Entry) {
 	if t.system = e; e != nil {
-		t.only = markOf[systemMark](*e).Only
+		m := markOf[systemMark](*e)
+		t.only, t.without = m.Only, m.Without
 	}
 	if t.worker == "" {
 		t.c.mu.Lock()

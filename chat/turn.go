@@ -168,9 +168,7 @@ func (t *thread) keepMessage(ctx context.Context, message tidemark.Entry) error 
 	if told != "" {
 		t.notice("%s", told)
 	}
-	if t.prompted != nil {
-		opening, t.prompted = append(opening, *t.prompted), nil
-	}
+	opening, t.prompted = append(opening, t.prompted...), nil
 	_, err := t.append(ctx, append(opening, message)...)
 	return err
 }
@@ -195,6 +193,9 @@ func (t *thread) askCompacting(ctx context.Context) (*model.Answer, error) {
 		return answer, err
 	}
 	// The provider counts differently than we do: try once more with less.
+	if err := t.beforeCompacting(ctx, "auto"); err != nil {
+		return nil, err
+	}
 	switch compactErr := t.compact(ctx, t.c.o.Compact); {
 	case errors.Is(compactErr, compact.ErrNoGain):
 		return nil, err

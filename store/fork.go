@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
@@ -37,7 +38,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 			return err
 		}
 		sess := as
-		sess.Draft = nil
+		sess.Draft, sess.Gone = nil, time.Time{}
 		if sess.ID == "" {
 			sess.ID = tidemark.NewSessionID()
 		}

@@ -99,6 +99,7 @@ type Filter struct {
 	Agent   string
 	Tool    string // that the session came from; Native: begun here
 	Tag     string // of the session, or a label on any of its entries
+	Gone    bool   // only those that the tool that they came from does not have any more
 	State   string // "": Live. Trash includes sessions whose purge was interrupted
 	Since   time.Time
 	After   *Info // continue after this session of an earlier listing
@@ -191,7 +192,7 @@ func infosOf(records iter.Seq2[tidemark.Record, error]) iter.Seq2[Info, error] {
 // query returns the part of the filter that a Backend can apply.
 func (f *Filter) query() tidemark.Query {
 	q := tidemark.Query{Kind: kindSession, Each: f.Each}
-	if f.Agent == "" && f.Tag == "" && f.Tool == "" {
+	if f.Agent == "" && f.Tag == "" && f.Tool == "" && !f.Gone {
 		q.Limit = f.Limit
 	}
 	if f.After != nil {
@@ -204,6 +205,7 @@ func (f *Filter) query() tidemark.Query {
 func (f *Filter) matches(i Info, labelled map[string]bool) bool {
 	return (f.Agent == "" || f.Agent == i.Agent) &&
 		(f.Tool == "" || f.Tool == cmp.Or(i.Tool, Native)) &&
+		(!f.Gone || !i.Gone.IsZero()) &&
 		(f.Tag == "" || labelled[i.Name()] || hasTag(i.Session, f.Tag))
 }
 
@@ -295,6 +297,22 @@ func (s *Store) SetOrigin(ctx context.Context, id tidemark.SessionID, from tidem
 			}
 		}
 		return s.addMissingBeginnings(ctx, b, i.Session)
+	})
+}
+
+// SetGone keeps since when the tool that a session came from does not have it any
+// more; zero: it has it. It needs no lease, and the session was not changed by it.
+func (s *Store) SetGone(ctx context.Context, id tidemark.SessionID, since time.Time) error {
+	i, err := s.Session(ctx, id)
+	if err != nil || i.Gone.IsZero() == since.IsZero() {
+		return err
+	}
+	return s.ChangedAt(func() time.Time { return i.UpdatedAt }).update(ctx, id, func(i *Info, _ *tidemark.Batch) error {
+		i.Gone = time.Time{}
+		if !since.IsZero() {
+			i.Gone = records.Keepable(since)
+		}
+		return nil
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
@@ -41,7 +42,7 @@ func (s *Store) writer(i Info, l Lease) *Writer {
 // append creates it, so that a conversation without a message leaves nothing
 // behind. Where sess has no ID it gets one; see Writer.ID.
 func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
-	sess.Draft = nil // that of another store
+	sess.Draft, sess.Gone = nil, time.Time{} // those of another store
 	if sess.ID == "" {
 		sess.ID = tidemark.NewSessionID()
 	}

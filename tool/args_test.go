@@ -148,7 +148,7 @@ func TestGlobPatterns(t *testing.T) {
 		{"a.b+(c)", []string{"a.b+(c)"}, []string{"axb+(c)"}},
 		{"a,b}", []string{"a,b}"}, nil},
 	} {
-		re, err := globExpression(c.pattern)
+		re, err := Glob(c.pattern)
 		if err != nil {
 			t.Errorf("%s: %v", c.pattern, err)
 			continue
@@ -165,7 +165,7 @@ func TestGlobPatterns(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "[", "[a", "{a", `a\`, "[a/b]", "[z-a]", strings.Repeat("*", 2000)} {
-		if _, err := globExpression(bad); err == nil {
+		if _, err := Glob(bad); err == nil {
 			t.Errorf("%.20q is a pattern", bad)
 		}
 	}
@@ -176,7 +176,7 @@ func FuzzGlob(f *testing.F) {
 		f.Add(s, "x/a.go")
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		re, err := globExpression(pattern)
+		re, err := Glob(pattern)
 		if err != nil {
 			return
 		}

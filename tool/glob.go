@@ -10,11 +10,11 @@ import (
 // maxPattern bounds a glob pattern, and with it the regular expression.
 const maxPattern = 1000
 
-// globExpression turns a glob pattern into a regular expression: * and ?
+// Glob turns a glob pattern for paths below a folder into a regular expression: * and ?
 // stay within a name, ** crosses folders, [a-z] is a class and {a,b} a
 // choice. Go's expressions match in linear time, whatever the pattern. A
 // pattern without a slash matches the name alone, at any depth.
-func globExpression(pattern string) (*regexp.Regexp, error) {
+func Glob(pattern string) (*regexp.Regexp, error) {
 	switch {
 	case pattern == "":
 		return nil, errors.New("the pattern is empty")

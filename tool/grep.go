@@ -53,7 +53,7 @@ func (b *Box) grep(ctx context.Context, a grepArguments) (Result, error) {
 	}
 	var only *regexp.Regexp
 	if a.Glob != "" {
-		if only, err = globExpression(a.Glob); err != nil {
+		if only, err = Glob(a.Glob); err != nil {
 			return failed(err.Error()), nil
 		}
 	}

@@ -134,7 +134,7 @@ func (b *Box) globTool() Tool {
 			if err := readArgs(input, &a); err != nil {
 				return failed(err.Error()), nil
 			}
-			re, err := globExpression(a.Pattern)
+			re, err := Glob(a.Pattern)
 			if err != nil {
 				return failed(err.Error()), nil
 			}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -170,8 +171,16 @@ func (l *ledger) state(unit string) ([]byte, bool) {
 	return u.State, true
 }
 
+// sessionUnit begins the name of what stands for a session of a tool that does not
+// say which files it is made of.
+const sessionUnit = "session:"
+
 // imported notes that a session was imported whole.
-func (l *ledger) imported(units []convert.Unit, id tidemark.SessionID) {
+func (l *ledger) imported(foreign string, units []convert.Unit, id tidemark.SessionID) {
+	if len(units) == 0 {
+		units = []convert.Unit{{Name: sessionUnit + foreign}}
+		l.units[sessionUnit+foreign] = new(fileStamps)
+	}
 	for _, from := range units {
 		was := l.known[from.Name]
 		u := store.SourceUnit{Source: l.source, Unit: from.Name, Stamp: l.units[from.Name].text(l.at), State: from.State, Session: id, Version: was.Version}
@@ -198,20 +207,24 @@ func (l *ledger) keep(ctx context.Context) error {
 	return err
 }
 
-// settleGone appends the drafts of sessions whose files are gone: nothing will
-// make them final. Who has one of them open keeps it as it is until the next
-// import.
-func (l *ledger) settleGone(ctx context.Context, who tidemark.Holder) error {
+// settleGone appends the drafts of sessions that their tool does not have any
+// more, because nothing will make them final, and marks these sessions. Who has one
+// of them open keeps it as it is until the next import. Of a tool that does not say
+// which files a session is made of, that is known when all was read.
+func (l *ledger) settleGone(ctx context.Context, who tidemark.Holder, all bool) error {
 	there := make(map[tidemark.SessionID]bool)
 	for unit, u := range l.known {
 		there[u.Session] = there[u.Session] || l.units[unit] != nil
 	}
 	var gone []store.SourceUnit
 	for unit, u := range l.known {
-		if l.units[unit] != nil || u.Session == "" || there[u.Session] {
+		if l.units[unit] != nil || u.Session == "" || there[u.Session] || !all && strings.HasPrefix(unit, sessionUnit) {
 			continue
 		}
 		err := l.s.Settle(ctx, u.Session, who)
+		if err == nil {
+			err = l.s.SetGone(ctx, u.Session, l.at)
+		}
 		switch {
 		case err == nil || errors.Is(err, tidemark.ErrNotFound):
 			gone = append(gone, u)

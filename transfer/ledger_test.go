@@ -337,3 +337,70 @@ func BenchmarkImportOfWhatDidNotChange(b *testing.B) {
 		}
 	})
 }
+
+func TestASessionThatItsToolDoesNotHaveAnyMoreIsMarkedUntilItIsBack(t *testing.T) {
+	for tool := range homes {
+		t.Run(tool, func(t *testing.T) {
+			h := homeOf(t, tool)
+			h.read(t, false)
+			gone := func() (ids []tidemark.SessionID) {
+				for i, err := range h.s.Sessions(t.Context(), store.Filter{Gone: true, Limit: 100}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					ids = append(ids, i.ID)
+				}
+				return ids
+			}
+			var all []store.Info
+			for i, err := range h.s.Sessions(t.Context(), store.Filter{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, i)
+			}
+			file := h.files[0]
+			data, err := os.ReadFile(file)
+			if err == nil {
+				err = os.Remove(file)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.read(t, false)
+			marked := gone()
+			if len(marked) == 0 || len(marked) == len(all) {
+				t.Fatalf("%d of %d sessions are marked", len(marked), len(all))
+			}
+			i, err := h.s.Session(t.Context(), marked[0])
+			was := all[slices.IndexFunc(all, func(i store.Info) bool { return i.ID == marked[0] })]
+			if err != nil || !i.UpdatedAt.Equal(was.UpdatedAt) {
+				t.Errorf("it was changed at %v, and now at %v; %v", was.UpdatedAt, i.UpdatedAt, err)
+			}
+			h.read(t, true)
+			if again := gone(); !slices.Equal(again, marked) {
+				t.Errorf("%v are marked, and after another import %v", marked, again)
+			}
+			h.write(t, file, data)
+			h.read(t, false)
+			if left := gone(); len(left) > 0 {
+				t.Errorf("%v are marked, and are back", left)
+			}
+			// A home in which there is nothing may be one that cannot be reached.
+			if err := os.RemoveAll(h.dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(h.dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			empty := &Importer{Opened: open.Around(h.s), Holder: store.Self("import"), Tool: h.tool}
+			empty.Holder.Machine = h.machine
+			if err := empty.Paths(t.Context(), h.dir); err != nil && !isPathError(err) {
+				t.Fatal(err)
+			}
+			if left := gone(); len(left) > 0 {
+				t.Errorf("%v are marked, and their home is empty", left)
+			}
+		})
+	}
+}

@@ -133,7 +133,7 @@ func (q *pipeline) report(left int) error {
 				if w.guest {
 					id = "" // it does not end when these files are gone
 				}
-				q.ledger.imported(w.units, id)
+				q.ledger.imported(w.id, w.units, id)
 			}
 		case w.err == nil:
 			q.passOver(w)
@@ -162,7 +162,7 @@ func (q *pipeline) passOver(w *writing) {
 		return
 	}
 	if q.ledger != nil && len(w.skipped) == 0 {
-		q.ledger.imported(w.units, w.session)
+		q.ledger.imported(w.id, w.units, w.session)
 	}
 }
 

@@ -68,6 +68,14 @@ func (g *sessionImport) about(ctx context.Context) error {
 	if g.here == nil && now.Title == "" {
 		now.Title = have.Title
 	}
+	if !have.Gone.IsZero() {
+		if w, err := g.changed(ctx); err != nil || w == nil {
+			return err
+		}
+		if err := g.s.SetGone(ctx, g.result.Session, time.Time{}); err != nil {
+			return err
+		}
+	}
 	want, was := have, originOf(have).Said
 	for _, field := range []struct {
 		is       *string

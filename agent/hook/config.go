@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ import (
 
 // projectFiles are the files of a project that define hooks. All of them count.
 var projectFiles = []string{".tidemark/hooks.json", ".claude/settings.json", ".claude/settings.local.json"}
+
+// claudeFile is the person's file in their folder for Claude Code.
+const claudeFile = "settings.json"
 
 // OwnFile is the name of the person's file in their folder.
 const OwnFile = "hooks.json"
@@ -46,22 +50,31 @@ type Definition struct {
 
 // definitions is a file with hooks.
 type definitions struct {
-	file string // relative to the project, or absolute for the person's own
-	own  bool
+	file string // relative to the project, or absolute for a file of the person
+	own  bool   // the person wrote it for this program
+	home string // the person's folder that it is in; "" for a file of the project
 	all  []Definition
 	raw  json.RawMessage // what defines them
+	deny []denial
 }
 
-// read returns the files that define hooks, and what is wrong with them.
-func read(own, root string) (found []definitions, problems []string) {
-	add := func(name string, b []byte, own bool, err error) {
+// read returns the files that define hooks or deny calls, and what is wrong with
+// them.
+func (o Options) read() (found []definitions, problems []string) {
+	add := func(name string, b []byte, d definitions, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}
-		d := definitions{file: name, own: own}
+		d.file = name
+		own := d.own
 		var wrong []string
 		if err == nil {
 			d.all, d.raw, wrong, err = Parse(b)
+		}
+		if err == nil {
+			var unheeded []string
+			d.deny, unheeded = parseDenials(b, d.home)
+			wrong = append(wrong, unheeded...)
 		}
 		if err != nil {
 			wrong = append(wrong, err.Error())
@@ -72,18 +85,23 @@ func read(own, root string) (found []definitions, problems []string) {
 		for i := range d.all {
 			d.all[i].Unheld = d.all[i].Unheld && own
 		}
-		if len(d.all) > 0 {
+		if len(d.all)+len(d.deny) > 0 {
 			found = append(found, d)
 		}
 	}
-	if own != "" {
-		b, err := project.ReadOwn(own, maxFile)
-		add(own, b, true, err)
+	if o.Own != "" {
+		b, err := project.ReadOwn(o.Own, maxFile)
+		add(o.Own, b, definitions{own: true, home: filepath.Dir(o.Own)}, err)
 	}
-	if root != "" {
+	if o.Claude != "" {
+		name := filepath.Join(o.Claude, claudeFile)
+		b, err := project.ReadOwn(name, maxFile)
+		add(name, b, definitions{home: o.Claude}, err)
+	}
+	if o.IsProject {
 		for _, name := range projectFiles {
-			b, err := project.ReadFile(root, name, maxFile)
-			add(name, b, false, err)
+			b, err := project.ReadFile(o.Project, name, maxFile)
+			add(name, b, definitions{}, err)
 		}
 	}
 	return found, problems
@@ -108,7 +126,7 @@ func Parse(b []byte) (all []Definition, raw json.RawMessage, left []string, err 
 	}
 	for _, name := range slices.Sorted(maps.Keys(events)) {
 		event := chat.HookEvent(name)
-		if !slices.Contains([]chat.HookEvent{chat.HookPrompt, chat.HookBefore, chat.HookAfter, chat.HookStop}, event) {
+		if !slices.Contains(chat.HookEvents, event) {
 			left = append(left, fmt.Sprintf("hooks at %.40q are not run here", name))
 			continue
 		}
@@ -189,12 +207,48 @@ func matcher(text string) (func(string) bool, error) {
 // variables are those of a command that name the project.
 func variables(root string) map[string]string { return map[string]string{"CLAUDE_PROJECT_DIR": root} }
 
-// request is what a person has to approve before a file's hooks run: all of them,
-// and the files of the project that they name.
-func (d definitions) request(root string) chat.StartRequest {
-	var words []string
-	for _, h := range d.all {
-		words = append(words, chat.ShellWords(h.Command, variables(root))...)
+// words are the names of files that the commands of hooks may have.
+func (d definitions) words(root string) (words []string) {
+	named := variables(root)
+	if d.home != "" {
+		named["HOME"] = filepath.Dir(d.home)
 	}
-	return chat.StartRequest{Name: "hooks", File: d.file, Own: d.own, Says: d.raw, Parts: chat.PartsOf(root, words)}
+	for _, h := range d.all {
+		for _, w := range chat.ShellWords(h.Command, named) {
+			if rest, ok := strings.CutPrefix(w, "~/"); ok && d.home != "" {
+				w = filepath.Join(filepath.Dir(d.home), rest)
+			}
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+// scripts are the files in the person's folder that hooks name, by their paths,
+// with their hashes.
+func (d definitions) scripts(root string) map[string]string {
+	all := make(map[string]string)
+	if d.home == "" || d.own {
+		return all
+	}
+	var absolute []string
+	for _, w := range d.words(root) {
+		if filepath.IsAbs(w) {
+			absolute = append(absolute, w)
+		}
+	}
+	for name, sum := range chat.PartsOf(d.home, absolute) {
+		all[filepath.Join(d.home, filepath.FromSlash(name))] = sum
+	}
+	return all
+}
+
+// request is what a person has to approve before a file's hooks run: all of them,
+// and the files of the project, or of the folder that it is in, that they name.
+// What they wrote for another program is no exception: nobody meant it to run
+// here.
+func (d definitions) request(root string) chat.StartRequest {
+	parts := chat.PartsOf(root, d.words(root))
+	maps.Copy(parts, d.scripts(root))
+	return chat.StartRequest{Name: "hooks", File: d.file, Own: d.own, Says: d.raw, Parts: parts}
 }

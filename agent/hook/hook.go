@@ -16,10 +16,13 @@ package hook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +39,7 @@ import (
 // Options are the settings of a conversation's hooks.
 type Options struct {
 	Own     string // the person's file; "": none
+	Claude  string // the person's folder for Claude Code; "": none
 	Project string // the folder that hooks start in
 	// IsProject is false for a folder whose files do not count.
 	IsProject bool
@@ -47,10 +51,10 @@ type Options struct {
 }
 
 // Source returns what agent.Options wants: the hooks of a conversation, with
-// those of the person's own file.
-func Source(own string) func(agent.Programs) chat.Hooks {
+// those of the person's own file, and of their folder for Claude Code.
+func Source(own, claude string) func(agent.Programs) chat.Hooks {
 	return func(p agent.Programs) chat.Hooks {
-		return New(Options{Own: own, Project: p.Project, IsProject: p.IsProject, Environ: p.Environ, Sandbox: p.Fence.Sandbox, Unfenced: p.Fence.Unfenced})
+		return New(Options{Own: own, Claude: claude, Project: p.Project, IsProject: p.IsProject, Environ: p.Environ, Sandbox: p.Fence.Sandbox, Unfenced: p.Fence.Unfenced})
 	}
 }
 
@@ -66,14 +70,6 @@ type Hooks struct {
 // New returns the hooks of a conversation. Nothing is read or started yet.
 func New(o Options) *Hooks { return &Hooks{o: o, said: make(map[string]bool)} }
 
-// root is the project whose files count, "" for none.
-func (h *Hooks) root() string {
-	if h.o.IsProject {
-		return h.o.Project
-	}
-	return ""
-}
-
 // tell reports something to people, the first time.
 func (h *Hooks) tell(c *chat.Chat, text string) {
 	h.mu.Lock()
@@ -88,14 +84,21 @@ func (h *Hooks) tell(c *chat.Chat, text string) {
 // Due returns the hooks of a moment that may start. The person is asked about
 // those of the project that were not approved.
 func (h *Hooks) Due(ctx context.Context, c *chat.Chat, m chat.Moment) (due []chat.Hook) {
-	found, problems := read(h.o.Own, h.root())
+	found, problems := h.o.read()
 	for _, p := range problems {
 		h.tell(c, "Hooks: "+p)
+	}
+	about := cmp.Or(m.Tool, m.Kind)
+	for _, file := range found {
+		if rule := file.denies(m, h.o.Project); rule != "" {
+			why := fmt.Sprintf("%s denies %s", file.file, rule)
+			return []chat.Hook{{Name: render.Phrase(why), Run: func(context.Context) chat.HookAnswer { return chat.HookAnswer{Veto: why} }}}
+		}
 	}
 	for _, file := range found {
 		var meant []Definition
 		for _, d := range file.all {
-			if d.Event == m.Event && (m.Tool == "" || d.matches(m.Tool)) {
+			if d.Event == m.Event && (about == "" || d.matches(about)) {
 				meant = append(meant, d)
 			}
 		}
@@ -108,19 +111,33 @@ func (h *Hooks) Due(ctx context.Context, c *chat.Chat, m chat.Moment) (due []cha
 			}
 			continue
 		}
+		held := seeing(h.o.Sandbox, file.scripts(h.o.Project))
 		for _, d := range meant {
 			if h.o.Unfenced != "" && !d.Unheld {
 				h.tell(c, fmt.Sprintf("Hooks of %s do not run: %s", file.file, h.o.Unfenced))
 				continue
 			}
-			due = append(due, chat.Hook{Name: render.Phrase(d.Command), Run: func(ctx context.Context) chat.HookAnswer { return h.answer(ctx, c, d, m) }})
+			due = append(due, chat.Hook{Name: render.Phrase(d.Command), Run: func(ctx context.Context) chat.HookAnswer { return h.answer(ctx, c, d, m, held) }})
 		}
 	}
 	return due
 }
 
+// seeing is a sandbox in which scripts can be read, too: those that the person
+// approved, from a folder that is hidden otherwise.
+func seeing(s *tool.Sandbox, scripts map[string]string) *tool.Sandbox {
+	if s == nil || len(scripts) == 0 {
+		return s
+	}
+	return &tool.Sandbox{Confine: s.Confine, Policy: func() sandbox.Policy {
+		p := s.Policy()
+		p.Read = append(slices.Clone(p.Read), slices.Sorted(maps.Keys(scripts))...)
+		return p
+	}}
+}
+
 // answer runs a hook and returns what it says.
-func (h *Hooks) answer(ctx context.Context, c *chat.Chat, d Definition, m chat.Moment) chat.HookAnswer {
+func (h *Hooks) answer(ctx context.Context, c *chat.Chat, d Definition, m chat.Moment, held *tool.Sandbox) chat.HookAnswer {
 	report := func(format string, args ...any) chat.HookAnswer {
 		c.Notify(fmt.Sprintf("The hook %s at %s ", render.Phrase(d.Command), d.Event) + fmt.Sprintf(format, args...))
 		return chat.HookAnswer{}
@@ -129,7 +146,10 @@ func (h *Hooks) answer(ctx context.Context, c *chat.Chat, d Definition, m chat.M
 	if err != nil {
 		return report("was not run: %s", err)
 	}
-	e, err := h.run(ctx, d, input)
+	if d.Unheld {
+		held = nil
+	}
+	e, err := h.run(ctx, d, input, held)
 	switch {
 	case ctx.Err() != nil:
 		return chat.HookAnswer{}
@@ -160,13 +180,9 @@ type ended struct {
 
 // run runs the command of a hook in a shell, within its time. It always ends,
 // with all that it started.
-func (h *Hooks) run(ctx context.Context, d Definition, input []byte) (e ended, err error) {
+func (h *Hooks) run(ctx context.Context, d Definition, input []byte, held *tool.Sandbox) (e ended, err error) {
 	ctx, stop := context.WithTimeout(ctx, d.Timeout)
 	defer stop()
-	held := h.o.Sandbox
-	if d.Unheld {
-		held = nil
-	}
 	shell := held.LookUp(h.o.Environ, "bash")
 	if shell == "" {
 		if shell = held.LookUp(h.o.Environ, "sh"); shell == "" {
@@ -234,13 +250,17 @@ const (
 	RowApproved = "approved" // of the project, and approved as it is now
 	RowDeclined = "declined" // of the project, and the person does not want it
 	RowAsks     = "asks"     // of the project: the person is asked before it runs
+	RowDenies   = "denies"   // no program: calls like this are refused
 )
 
 // Rows lists the hooks of a conversation, with what the person said about them in
 // the project, and what is wrong with their files.
 func (h *Hooks) Rows(granted *grant.Scope) (rows []Row, problems []string) {
-	found, problems := read(h.o.Own, h.root())
+	found, problems := h.o.read()
 	for _, file := range found {
+		for _, r := range file.deny {
+			rows = append(rows, Row{file.file, RowDenies, string(chat.HookBefore), "", r.rule})
+		}
 		state := RowOwn
 		if !file.own {
 			yes, answered := file.request(h.o.Project).Granted(granted)

@@ -197,6 +197,60 @@ func TestNoHookOfAProjectStartsUnapproved(t *testing.T) {
 	}
 }
 
+// TestHooksOfAnotherProgramRunOnlyAfterTheyWereApproved: what a person wrote for
+// Claude Code was not meant to run here.
+func TestHooksOfAnotherProgramRunOnlyAfterTheyWereApproved(t *testing.T) {
+	r := newRig(t)
+	home := t.TempDir()
+	r.h.Claude = filepath.Join(home, ".claude")
+	settings, script := filepath.Join(r.h.Claude, "settings.json"), filepath.Join(r.h.Claude, "hooks", "guard.sh")
+	r.write(script, "echo x >> "+filepath.Join(r.dir, "hooked"))
+	r.defines(settings, chat.HookPrompt, "", "sh ~/.claude/hooks/guard.sh")
+	r.h.Environ = append(r.h.Environ, "HOME="+home)
+	want := func(why string, hooked, asked int) {
+		t.Helper()
+		before := r.lines("hooked")
+		if err := r.say("hello"); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.lines("hooked") - before; n != hooked || r.starts() != asked {
+			t.Errorf("%s: the hook ran %d times, asked %d times, %q", why, n, r.starts(), r.notices)
+		}
+	}
+	r.o.Unattended = true
+	want("nobody is there", 0, 0)
+	r.o.Unattended, r.decide = false, chat.Always
+	want("always", 1, 1)
+	want("as approved", 1, 0)
+	r.decide = chat.Deny
+	r.write(script, "echo y; echo x >> "+filepath.Join(r.dir, "hooked"))
+	want("its script changed", 0, 1)
+	rows, _ := hook.New(r.h).Rows(r.o.Grants)
+	if len(rows) != 1 || rows[0].State != hook.RowDeclined || rows[0].File != settings {
+		t.Errorf("listed: %+v", rows)
+	}
+}
+
+func TestWhatSettingsDenyIsRefusedUnasked(t *testing.T) {
+	for _, file := range []string{".claude/settings.json", ".claude/settings.local.json", "claude"} {
+		r := newRig(t)
+		r.o.Unattended = true
+		if r.write(file, `{"permissions":{"deny":["Bash(echo:*)","Task(x)"],"allow":["Bash(*)"]}}`); file == "claude" {
+			r.h.Claude = t.TempDir()
+			r.write(filepath.Join(r.h.Claude, "settings.json"), `{"permissions":{"deny":["Bash(echo:*)","Task(x)"]}}`)
+		}
+		if err := r.say("hello"); err != nil {
+			t.Fatal(err)
+		}
+		if r.lines("ran") != 0 || !r.result.IsError || !strings.Contains(r.result.Text, "denies Bash(echo:*)") || len(r.asks) != 0 || !r.noticed(`"Task(x)" is not heeded`) {
+			t.Errorf("%s: ran %d times, %q, asked %d times, notices %q", file, r.lines("ran"), r.result.Text, len(r.asks), r.notices)
+		}
+		if rows, _ := hook.New(r.h).Rows(nil); len(rows) != 1 || rows[0].State != hook.RowDenies {
+			t.Errorf("%s: listed: %+v", file, rows)
+		}
+	}
+}
+
 func TestWhatAHookSaysByCodeAndByJSON(t *testing.T) {
 	veto := func(event chat.HookEvent, more string) string {
 		return fmt.Sprintf(`echo '{"hookSpecificOutput":{"hookEventName":"%s",%s}}'`, event, more)
@@ -310,12 +364,12 @@ func TestHooksAreHeldInTheSandboxUnlessThePersonExemptsTheirOwn(t *testing.T) {
 
 func TestWhatIsWrongWithAFileIsSaidOnce(t *testing.T) {
 	r := newRig(t)
-	r.write(".claude/settings.json", `{"permissions":{"allow":["Bash(*)"]},"hooks":{"SessionStart":[{"hooks":[{"command":"touch started"}]}],"PreToolUse":[{"matcher":"(","hooks":[{"command":"touch started"}]},{"hooks":[{"type":"prompt"}]}]}}`)
+	r.write(".claude/settings.json", `{"permissions":{"allow":["Bash(*)"]},"hooks":{"SessionEnd":[{"hooks":[{"command":"touch started"}]}],"PreToolUse":[{"matcher":"(","hooks":[{"command":"touch started"}]},{"hooks":[{"type":"prompt"}]}]}}`)
 	r.write(".tidemark/hooks.json", "{")
 	if err := r.say("hello"); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"SessionStart", "matcher", `"prompt"`, ".tidemark/hooks.json"} {
+	for _, part := range []string{"SessionEnd", "matcher", `"prompt"`, ".tidemark/hooks.json"} {
 		if n := len(slices.DeleteFunc(slices.Clone(r.notices), func(s string) bool { return !strings.Contains(s, part) })); n != 1 {
 			t.Errorf("%s is said %d times: %q", part, n, r.notices)
 		}

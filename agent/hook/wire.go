@@ -19,8 +19,14 @@ func inputOf(m chat.Moment, project string) ([]byte, error) {
 	switch m.Event {
 	case chat.HookPrompt:
 		in["prompt"] = m.Prompt
-	case chat.HookStop:
+	case chat.HookStop, chat.HookWorkerStop:
 		in["stop_hook_active"] = m.Again
+	case chat.HookStart:
+		in["source"] = m.Kind
+	case chat.HookCompact:
+		in["trigger"] = m.Kind
+	case chat.HookAsks:
+		in["notification_type"], in["message"] = m.Kind, m.Prompt
 	case chat.HookAfter:
 		in["tool_response"] = map[string]any{"text": m.Result.Text, "is_error": m.Result.IsError}
 		fallthrough
@@ -98,7 +104,7 @@ func answerOf(event chat.HookEvent, e ended) (a chat.HookAnswer, tell string, er
 	}
 	text := strings.TrimSpace(e.out)
 	if !strings.HasPrefix(text, "{") {
-		if event == chat.HookPrompt {
+		if event == chat.HookPrompt || event == chat.HookStart {
 			a.Context = text
 		}
 		return a, "", nil

@@ -51,7 +51,7 @@ func (c *Conversation) sayFile(ctx context.Context, u extension.Command, args st
 	if err != nil {
 		return err
 	}
-	r := chat.StartRequest{Name: "the shell lines of /" + u.Name, File: u.File, Own: u.Own, Says: says,
+	r := chat.StartRequest{Name: "the shell lines of /" + u.Name, File: u.File, Own: u.Own && !u.Foreign, Says: says,
 		Parts: chat.PartsOf(c.Options.Project, chat.ShellWords(strings.Join(lines, "\n"), nil))}
 	var scripts, outputs []string
 	for _, line := range lines {

@@ -35,6 +35,7 @@ was begun here, remote for one that came from another tool.`,
 		Example: `  tidemark ls
   tidemark ls -A --since 7d
   tidemark ls --tool claude-code
+  tidemark ls -A --gone
   tidemark ls --workers
   tidemark ls --json=id,title --jq '.[].title'`,
 		Args: usage(cobra.NoArgs),
@@ -80,6 +81,7 @@ was begun here, remote for one that came from another tool.`,
 	cmd.Flags().StringVar(&f.Project, "project", "", "sessions of the project in `DIR`")
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "sessions of this agent")
 	cmd.Flags().StringVar(&f.Tool, "tool", "", "sessions that came from this `TOOL`; tidemark: that were begun here")
+	cmd.Flags().BoolVar(&f.Gone, "gone", false, "only sessions that the tool they came from does not have any more")
 	cmd.Flags().BoolVar(&workers, "workers", false, "the workers of the sessions instead")
 	cmd.Flags().StringVar(&state, "state", "", "live or trash")
 	cmd.Flags().StringVar(&f.Tag, "label", "", "sessions with this tag, or with this label somewhere")
@@ -122,6 +124,9 @@ func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
 		title := i.Title
 		if mode != "" {
 			title = "(" + mode + ") " + title
+		}
+		if !i.Gone.IsZero() {
+			title = "(kept here alone) " + title
 		}
 		t.Row(a.shortID(i.ID), tool, render.Truncate(i.Model, a.modelColumns()), messages, a.when(i.UpdatedAt), title)
 	}

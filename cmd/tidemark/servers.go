@@ -34,7 +34,7 @@ func conversationHooks() func(agent.Programs) chat.Hooks {
 	if dir, err := configDir(); err == nil {
 		own = filepath.Join(dir, hook.OwnFile)
 	}
-	return hook.Source(own)
+	return hook.Source(own, claudeFolder())
 }
 
 // conversationServers returns the servers of a conversation that starts here; nil

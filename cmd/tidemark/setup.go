@@ -27,6 +27,7 @@ func (a *app) setup(c config.Config) *agent.Setup {
 	if dir, err := configDir(); err == nil {
 		s.OwnInstructions, s.OwnFolder = filepath.Join(dir, instructions.Names[0]), dir
 	}
+	s.ClaudeFolder = claudeFolder()
 	if store := a.storePath(); store != "" {
 		s.PrivateFiles = append(s.PrivateFiles, store, store+"-wal", store+"-shm", store+"-journal", store+".lock")
 	}
@@ -34,6 +35,15 @@ func (a *app) setup(c config.Config) *agent.Setup {
 		s.SandboxOffBy = origin
 	}
 	return s
+}
+
+// claudeFolder is the user's folder for Claude Code, "" when there is no home.
+func claudeFolder() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return os.Getenv("CLAUDE_CONFIG_DIR")
+	}
+	return cmp.Or(os.Getenv("CLAUDE_CONFIG_DIR"), filepath.Join(home, ".claude"))
 }
 
 // agentSettings returns the rows of `config show` about conversations.

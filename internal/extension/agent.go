@@ -23,7 +23,9 @@ type Agent struct {
 	// Tools are the names of its tools as the file has them; nil: those of every
 	// worker. They are never more than those.
 	Tools []string
-	Text  string // what it is told
+	// Without are the names of tools that it does not have.
+	Without []string
+	Text    string // what it is told
 }
 
 // Agents returns all agents, by name; the person's own count more than those of
@@ -42,21 +44,27 @@ func Agents(o Options) []Agent {
 	})
 }
 
-// ParseAgent reads the content of a file: a head, of which name, description and
-// tools count, and what the agent is told.
+// ParseAgent reads the content of a file: a head, of which name, description,
+// tools and disallowedTools count, and what the agent is told.
 func ParseAgent(content string) Agent {
 	head, body := split(content)
 	a := Agent{Name: head["name"], Description: text.ShortLine(head["description"], maxDescription), Text: body}
 	tools, narrowed := head["tools"]
-	for _, name := range strings.Split(strings.Trim(tools, "[]"), ",") {
-		if name = unquoted(name); name != "" && len(a.Tools) < maxTools {
-			a.Tools = append(a.Tools, name)
-		}
-	}
+	a.Tools, a.Without = toolNames(tools), toolNames(head["disallowedTools"])
 	if narrowed && len(a.Tools) == 0 {
 		a.Tools = []string{noTool}
 	}
 	return a
+}
+
+// toolNames reads a list of tools: Read, Grep, or [Read, "Grep"].
+func toolNames(list string) (names []string) {
+	for _, name := range strings.Split(strings.Trim(list, "[]"), ",") {
+		if name = unquoted(name); name != "" && len(names) < maxTools {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // noTool stands for an empty list of tools, which is not the same as none.

@@ -24,7 +24,10 @@ type Command struct {
 	Args string // what may follow the name, in one line
 	File string // relative to the project, or absolute for the person's own
 	Own  bool   // the person wrote it, and not the project's authors
-	Text string // the message, with places for arguments and shell lines
+	// Foreign means that the person wrote it for another tool: its shell lines were
+	// not meant to run here.
+	Foreign bool
+	Text    string // the message, with places for arguments and shell lines
 }
 
 // Commands returns all commands, by name; the person's own count more than those
@@ -38,7 +41,7 @@ func Commands(o Options) []Command {
 		if c = ParseCommand(f.read()); c.Text == "" {
 			return c, ""
 		}
-		c.Name, c.File, c.Own = strings.ReplaceAll(base, "/", ":"), f.shown, f.own
+		c.Name, c.File, c.Own, c.Foreign = strings.ReplaceAll(base, "/", ":"), f.shown, f.own, f.foreign
 		return c, c.Name
 	})
 }

@@ -45,6 +45,16 @@ func TestCommandsOfAPersonCountMoreThanThoseOfAProject(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	claude := write(t, t.TempDir(), map[string]string{"commands/mine.md": "Of another tool.", "commands/git/tidy.md": "For Claude Code.", "skills/tides/SKILL.md": "Tides.", "agents/mate.md": "You help."})
+	all := extension.Options{Project: project, Own: own, Claude: claude}
+	for _, c := range extension.Commands(all) {
+		if c.Foreign != (c.Name == "git:tidy") || c.Own != (c.Name != "fix") || c.Name == "git:tidy" && c.Text != "For Claude Code." {
+			t.Errorf("with a folder of Claude Code: %+v", c)
+		}
+	}
+	if s, a := extension.Skills(all), extension.Agents(all); len(s) != 1 || len(a) != 1 || !s[0].Own || !a[0].Own {
+		t.Errorf("skills %+v, agents %+v", s, a)
+	}
 	if all := extension.Commands(extension.Options{Project: t.TempDir(), Own: filepath.Join(own, "none")}); len(all) != 0 {
 		t.Errorf("where there is nothing: %+v", all)
 	}

@@ -34,6 +34,7 @@ const (
 type Options struct {
 	Project string // the root of the project
 	Own     string // the person's folder of all projects, which has a folder for each kind
+	Claude  string // the person's folder for Claude Code, which has the same folders
 }
 
 // nameOf is what a file or folder may be called to be part of a name.
@@ -46,10 +47,13 @@ type file struct {
 	rel   string // below the folder that was looked through
 	shown string // relative to the project, or absolute for the person's own
 	own   bool
+	// foreign means that the person wrote it for another tool.
+	foreign bool
 }
 
 // find returns what take makes of the wanted files of one kind, by name. The person's
-// own come first; the first of a name counts, and without a name none does.
+// own come first, then those that they wrote for Claude Code; the first of a name
+// counts, and without a name none does.
 func find[T any](o Options, kind string, folders []string, wanted func(rel string) bool, take func(file) (T, string)) []T {
 	type named struct {
 		name string
@@ -62,9 +66,12 @@ func find[T any](o Options, kind string, folders []string, wanted func(rel strin
 			all = append(all, named{name, made})
 		}
 	}
-	if o.Own != "" {
-		walk(o.Own, kind, wanted, func(f file) {
-			f.own, f.shown = true, filepath.Join(o.Own, filepath.FromSlash(f.at))
+	for _, own := range []string{o.Own, o.Claude} {
+		if own == "" {
+			continue
+		}
+		walk(own, kind, wanted, func(f file) {
+			f.own, f.foreign, f.shown = true, own == o.Claude, filepath.Join(own, filepath.FromSlash(f.at))
 			add(f)
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +49,7 @@ type ListSessionsInput struct {
 	Trash   bool   `query:"trash" doc:"as status=archived"`
 	Project string `query:"project" maxLength:"4096"`
 	Agent   string `query:"agent" maxLength:"256"`
+	Gone    bool   `query:"gone" doc:"only those that the tool they came from does not have any more"`
 	Tool    string `query:"tool" maxLength:"256" doc:"that the session came from; tidemark: none"`
 	Label   string `query:"label" maxLength:"1000" doc:"a tag, or a label anywhere in the session"`
 	Since   string `query:"since" maxLength:"40" doc:"changed since this date or RFC 3339 time"`
@@ -56,7 +58,7 @@ type ListSessionsInput struct {
 // Asked identifies the list that a cursor belongs to.
 func (in ListSessionsInput) Asked() string {
 	h := sha256.New()
-	for _, part := range []string{in.Search, in.Status, in.Project, in.Agent, in.Tool, in.Label, in.Since} {
+	for _, part := range []string{in.Search, in.Status, in.Project, in.Agent, in.Tool, in.Label, in.Since, strconv.FormatBool(in.Gone)} {
 		h.Write([]byte(part + "\x00"))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
@@ -77,7 +79,7 @@ func (c SessionsCursor) After() *store.Info {
 
 // Filter is the input as a filter of the store.
 func (in *ListSessionsInput) Filter() (store.Filter, error) {
-	f := store.Filter{Project: in.Project, Agent: in.Agent, Tool: in.Tool, Tag: in.Label, Each: true}
+	f := store.Filter{Project: in.Project, Agent: in.Agent, Tool: in.Tool, Tag: in.Label, Gone: in.Gone, Each: true}
 	if in.Trash {
 		in.Status = "archived"
 	}

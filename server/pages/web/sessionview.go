@@ -87,6 +87,7 @@ type SessionRow struct {
 	Base      *SessionRef `json:"base,omitempty"`
 	Pinned    bool        `json:"pinned,omitempty"`
 	OnHold    bool        `json:"on_hold,omitempty"`
+	Gone      bool        `json:"gone,omitempty"` // its tool does not have it any more
 	Damage    string      `json:"damage,omitempty"`
 }
 
@@ -193,6 +194,7 @@ type SessionView struct {
 	State     string    `json:"state"`
 	Pinned    bool      `json:"pinned,omitempty"`
 	OnHold    bool      `json:"on_hold,omitempty"`
+	Gone      bool      `json:"gone,omitempty"` // its tool does not have it any more
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	Turns     int64     `json:"turns"`
