@@ -179,7 +179,7 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {
 		return err
 	}
-	if err := l.settleGone(ctx, t.Holder, t.Skipped == skipped); err != nil {
+	if err := l.settleGone(ctx, t.Holder, t.Skipped+t.Waiting == left); err != nil {
 		return err
 	}
 	if t.Skipped+t.Waiting > left {
