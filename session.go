@@ -25,6 +25,7 @@ type Session struct {
 	OnHold    bool            `json:"on_hold,omitempty"`  // nobody may remove it
 	Redacted  int64           `json:"redacted,omitempty"` // redaction marks in its notes
 	Charged   int64           `json:"charged,omitempty"`  // notes of costs that became known after their entries were kept
+	Handed    bool            `json:"handed,omitempty"`   // other tools were given it, and may go on with it
 	Draft     *DraftSize      `json:"draft,omitempty"`    // how much another tool is still writing
 	Extra     json.RawMessage `json:"extra,omitempty"`
 }

@@ -66,6 +66,13 @@ type Tool struct {
 	// they were reads none of them. Nil: a Source is always read.
 	Files func(ctx context.Context, p Source) iter.Seq2[SourceFile, error]
 
+	// Salvages says that the tool keeps prompts apart from its sessions, so that
+	// Import yields what is left of sessions that it deleted.
+	Salvages bool
+
+	// Retention returns what the tool deletes by itself at the Source; nil: nothing.
+	Retention func(p Source) Retention
+
 	// Export writes a session as the tool would have, and returns what the tool
 	// has no place for. Nil: export is not supported.
 	Export func(ctx context.Context, out Out, s *Session) ([]string, error)
@@ -208,6 +215,9 @@ type Session struct {
 	// memory, artifacts, buffers, meta, or a folder that is named for the tool.
 	// Not nil: they are complete, and replace the existing ones.
 	Files map[string][]byte
+	// PromptsOf is the id of a session that is gone at the Source, and of which only
+	// the prompts are left. The ForeignID is then that id followed by PromptsOnly.
+	PromptsOf string
 	// Remote is the git remote of the session's project; "": not known.
 	Remote string
 	// UpdatedAt is when the tool last changed it, zero: not known.
@@ -222,6 +232,16 @@ type Session struct {
 	// Unchanged says that all its Units are as they were: it has nothing besides
 	// its ForeignID.
 	Unchanged bool
+}
+
+// PromptsOnly follows the id of a session in the ForeignID of what is left of it.
+const PromptsOnly = "/prompts"
+
+// Retention is how long a tool keeps its sessions.
+type Retention struct {
+	Days   int      // after its last change a session is deleted; 0: never
+	Change string   // how a person changes that
+	Spares []string // units that it leaves alone
 }
 
 // Fork is where a session branched off another one.

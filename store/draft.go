@@ -26,6 +26,9 @@ type draft struct {
 // and comes here when it is final.
 const maxDraftBytes = 16 << 20
 
+// followed reports whether another tool may write to a session.
+func followed(s tidemark.Session) bool { return s.Tool != "" || s.Handed }
+
 // draftKey names the draft of a log.
 func draftKey(log tidemark.Key) tidemark.Key { return tidemark.Key{Kind: kindDraft, ID: log.ID} }
 
@@ -47,7 +50,7 @@ func (s *Store) draftOf(ctx context.Context, log tidemark.Key, length int64) ([]
 // change, with the seqs that they would have: none for a session that no other
 // tool writes.
 func (v *View) Draft(ctx context.Context) ([]tidemark.Entry, error) {
-	if v.Tool == "" {
+	if !followed(v.Session) {
 		return nil, nil
 	}
 	r, err := v.s.k.Get(ctx, v.log(), &struct{}{})
@@ -286,7 +289,7 @@ func (w *Writer) lookForWorker(ctx context.Context, t *tail) error {
 // settle puts the draft of a log before entries that are appended to it, and
 // returns how many that are.
 func (w *Writer) settle(ctx context.Context, t *tail, entries []tidemark.Entry) ([]tidemark.Entry, int, error) {
-	if t.settled || w.session.Tool == "" || !w.held.IsTaken() {
+	if t.settled || !followed(w.session) || !w.held.IsTaken() {
 		return entries, 0, nil
 	}
 	if err := w.lookForWorker(ctx, t); err != nil {
@@ -356,7 +359,7 @@ func (s *Store) Settle(ctx context.Context, id tidemark.SessionID, who tidemark.
 
 // MaskDraft masks the secrets in the draft of the View. It needs no lease.
 func (v *View) MaskDraft(ctx context.Context) error {
-	if v.Tool == "" {
+	if !followed(v.Session) {
 		return nil
 	}
 	return records.Retry(ctx, func() error {

@@ -8,7 +8,7 @@ import (
 )
 
 // Refile returns a record of another store with the key, group and state that it
-// has in this one: names, projects, checkpoints, files and items are found by
+// has in this one: names, projects, checkpoints, handovers, files and items are found by
 // hashes, and a sealed store hashes with a key of its own. Other records are
 // returned unchanged. The zero Record means that the record is not to be copied.
 func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
@@ -35,6 +35,11 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 			return r, err
 		}
 		r.Key = s.checkpointKey(id, c.Name)
+	case r.Kind == kindHandover:
+		var err error
+		if r, err = s.refileHandover(r); err != nil {
+			return r, err
+		}
 	case r.Kind == kindProject:
 		var p project
 		if err := records.Decode(r, &p); err != nil {

@@ -357,7 +357,7 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindDraft, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindDraft, kindHandover, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err
@@ -377,6 +377,9 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 		return err
 	}
 	if err := s.addTombstone(ctx, &b, i.Session); err != nil {
+		return err
+	}
+	if err := s.addHandedTombstones(ctx, &b, i.Session); err != nil {
 		return err
 	}
 	b.Require = append(b.Require, l.Need())

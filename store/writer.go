@@ -61,7 +61,7 @@ func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
 // with all that was shown of it.
 func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (*Writer, error) {
 	w, err := s.attach(ctx, id, who, "")
-	if err != nil || w.session.Tool == "" {
+	if err != nil || !followed(w.session) {
 		return w, err
 	}
 	if _, err := w.Append(ctx); err != nil {

@@ -21,7 +21,15 @@ import (
 // and labels.
 func (l *logImport) finish(ctx context.Context) error {
 	final := l.end - int64(len(l.drafts))
-	if err := l.goTo(ctx); err != nil {
+	if !l.appended {
+		if err := l.goTo(ctx); err != nil {
+			return err
+		}
+	} else if len(l.drafts) > 0 {
+		l.drafts = append(l.drafts, l.marker(l.head))
+		l.end++
+	}
+	if err := l.nameBranch(ctx); err != nil {
 		return err
 	}
 	if err := l.settle(ctx); err != nil || len(l.from.Labels) == 0 || l.DryRun || l.s == nil || l.result.Session == "" {
@@ -49,9 +57,48 @@ func (l *logImport) finish(ctx context.Context) error {
 	return nil
 }
 
-// goTo moves the head to where the tool has it. Once something was said here, it
-// does so only if the tool moved it since the last import; otherwise what was
-// said would lose its place.
+// stay leaves the head where it is: once something was appended here, the tool no
+// longer moves it, and what it adds is a branch beside that.
+func (l *logImport) stay() {
+	if !l.appended || l.added == 0 || l.worker != "" {
+		return
+	}
+	l.pending = append(l.pending, l.marker(l.head))
+	l.end++
+}
+
+// marker is a branch marker: the session goes on behind the entry seq.
+func (l *logImport) marker(seq int64) tidemark.Entry {
+	if seq == 0 {
+		seq = store.Root
+	}
+	return tidemark.Entry{Kind: tidemark.KindBranch, At: l.clock, Position: tidemark.Position{Parent: seq}}
+}
+
+// nameBranch gives the branch that the tool goes on with beside the session here
+// the name of the tool. A label of a person stays where it is.
+func (l *logImport) nameBranch(ctx context.Context) error {
+	if !l.appended || l.added == 0 || l.DryRun {
+		return nil
+	}
+	labels, err := l.here.Labels(ctx)
+	if err != nil {
+		return err
+	}
+	for seq, label := range labels {
+		if !strings.EqualFold(label, l.tool.Name) {
+			continue
+		}
+		for e, err := range l.here.LogRange(ctx, seq, seq) {
+			if err != nil || !strings.HasPrefix(e.Key, l.tool.Name+":") {
+				return nil
+			}
+		}
+	}
+	return l.s.Label(ctx, l.result.Session, l.added, l.tool.Name)
+}
+
+// goTo moves the head to where the tool has it.
 func (l *logImport) goTo(ctx context.Context) error {
 	head, ok := l.last, l.last > 0 && l.view != nil && l.w == nil && len(l.drafts) == 0
 	switch l.from.Head {
@@ -74,8 +121,8 @@ func (l *logImport) goTo(ctx context.Context) error {
 	switch {
 	case at == max(head, 0):
 		return nil
-	case l.tool.Grows && !l.appended && l.from.Head != "":
-		l.drafts = append(l.drafts, tidemark.Entry{Kind: tidemark.KindBranch, At: l.clock, Position: tidemark.Position{Parent: head}})
+	case l.tool.Grows && l.from.Head != "":
+		l.drafts = append(l.drafts, l.marker(max(head, 0)))
 		l.end++
 		return nil
 	case head == l.last && l.w != nil, l.here == nil && l.w == nil, head > l.end-int64(len(l.drafts)):

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,13 +26,19 @@ type ToolExport struct {
 	Folder *Folder
 	// Redact masks secrets.
 	Redact bool
+	// HandOver says that the Folder is a home of the tool, see IsHome: what it is
+	// given is noted in the Store, and none of its files is replaced. Holder is who
+	// does that.
+	HandOver bool
+	Holder   tidemark.Holder
 	// Progress receives how many sessions of how many were exported; it may be
 	// nil.
 	Progress func(n, of int)
 
-	// Sessions are those that were exported, and Lost what the tool has no
-	// place for.
+	// Sessions are those that were exported, Handed what those became that were
+	// handed over, and Lost is what the tool has no place for.
 	Sessions []tidemark.SessionID
+	Handed   []Handed
 	Lost     []string
 }
 
@@ -81,27 +88,49 @@ func (e *ToolExport) everySession(ctx context.Context) ([]store.Point, error) {
 
 // Session writes one session; for a point in it, only the path to it.
 func (e *ToolExport) Session(ctx context.Context, p store.Point) error {
-	f, err := Outgoing(ctx, e.Store, p, e.Tool)
-	if err != nil {
-		return err
+	var lost []string
+	var err error
+	if e.HandOver {
+		h := handover{s: e.Store, tool: e.Tool, home: e.Folder, who: e.Holder}
+		var handed Handed
+		if handed, lost, err = h.export(ctx, p, e.maskSession); err == nil {
+			e.Handed = append(e.Handed, handed)
+		}
+	} else {
+		lost, err = e.copy(ctx, p)
 	}
-	if e.Redact {
-		f.Session, f.Entries = e.Store.MaskSession(f.Session), maskedForeign(e.Store, f.Entries)
-		for i := range f.Workers {
-			f.Workers[i].Entries = maskedForeign(e.Store, f.Workers[i].Entries)
-		}
-		for id, label := range f.Labels {
-			f.Labels[id] = e.Store.MaskText(label)
-		}
-		for name, content := range f.Files {
-			f.Files[name] = []byte(e.Store.MaskText(string(content)))
-		}
-		f.Checkpoint = maskedJSON(e.Store, f.Checkpoint)
-	}
-	lost, err := e.Tool.Export(ctx, e.Folder, f)
 	e.Lost = append(e.Lost, lost...)
 	e.Sessions = append(e.Sessions, p.ID)
 	return err
+}
+
+// copy writes a session that nobody goes on with where it is written.
+func (e *ToolExport) copy(ctx context.Context, p store.Point) ([]string, error) {
+	f, err := Outgoing(ctx, e.Store, p, e.Tool)
+	if err != nil {
+		return nil, err
+	}
+	e.maskSession(f)
+	lost, err := e.Tool.Export(ctx, e.Folder, f)
+	return append(lost, f.Lost...), err
+}
+
+// maskSession masks the secrets of a session if requested.
+func (e *ToolExport) maskSession(f *convert.Session) {
+	if !e.Redact {
+		return
+	}
+	f.Session, f.Entries = e.Store.MaskSession(f.Session), maskedForeign(e.Store, f.Entries)
+	for i := range f.Workers {
+		f.Workers[i].Entries = maskedForeign(e.Store, f.Workers[i].Entries)
+	}
+	for id, label := range f.Labels {
+		f.Labels[id] = e.Store.MaskText(label)
+	}
+	for name, content := range f.Files {
+		f.Files[name] = []byte(e.Store.MaskText(string(content)))
+	}
+	f.Checkpoint = maskedJSON(e.Store, f.Checkpoint)
 }
 
 // fleet writes the agents, schedules and jobs.
@@ -230,7 +259,7 @@ func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 	if p.Seq != 0 {
 		all = p.Path(ctx, p.Seq)
 	}
-	names := &outgoingNames{prefix: tool.Name + ":", ids: make(map[int64]string)}
+	names := &outgoingNames{prefix: tool.Name + ":", ids: make(map[int64]string), spoken: len(tool.Homes) > 0}
 	f.Entries = names.entries(all)
 	workers, err := p.Workers(ctx)
 	if err != nil {
@@ -244,7 +273,7 @@ func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 		if err != nil {
 			return nil, err
 		}
-		own := &outgoingNames{prefix: names.prefix, ids: make(map[int64]string)}
+		own := &outgoingNames{prefix: names.prefix, ids: make(map[int64]string), spoken: names.spoken}
 		from, err := workerOriginOf(ctx, w, name)
 		if err != nil {
 			return nil, err
@@ -285,6 +314,7 @@ func stateOfSession(ctx context.Context, s *store.Store, id tidemark.SessionID) 
 type outgoingNames struct {
 	prefix string
 	ids    map[int64]string // by seq; for a marker, the id of the entry it points at
+	spoken bool             // what other tools told the model is left out: this one tells it what it needs
 }
 
 // idOf is the id of an entry in the export.
@@ -315,6 +345,7 @@ func (n *outgoingNames) points(ctx context.Context, p store.Point, f *convert.Se
 	if len(labels) == 0 && head == p.Entries {
 		return nil
 	}
+	there := make(map[int64]string) // by seq; for what is left out, the entry before it
 	for e, err := range p.Log(ctx) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
@@ -322,14 +353,30 @@ func (n *outgoingNames) points(ctx context.Context, p store.Point, f *convert.Se
 		if err != nil {
 			return err
 		}
+		if there[e.Seq] = n.idOf(e); n.leavesOut(e) {
+			there[e.Seq] = there[e.Parent]
+			continue
+		}
 		if label, ok := labels[e.Seq]; ok {
 			f.Labels[n.idOf(e)] = label
 		}
-		if e.Seq == head && head != p.Entries {
-			f.Head = n.idOf(e)
-		}
+	}
+	if head != p.Entries {
+		f.Head = cmp.Or(there[head], convert.Root)
 	}
 	return nil
+}
+
+// leavesOut reports whether an entry has no content for the tool: it shapes the
+// session here, or is what another tool told the model.
+func (n *outgoingNames) leavesOut(e tidemark.Entry) bool {
+	return e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == kindWorker || e.Kind == KindImported || n.fromElsewhere(e) && e.Context()
+}
+
+// fromElsewhere reports whether an entry is not from a tool that tells the model
+// itself what it needs.
+func (n *outgoingNames) fromElsewhere(e tidemark.Entry) bool {
+	return n.spoken && !strings.HasPrefix(e.Key, n.prefix)
 }
 
 func (n *outgoingNames) entries(all iter.Seq2[tidemark.Entry, error]) iter.Seq2[convert.Entry, error] {
@@ -349,9 +396,12 @@ func (n *outgoingNames) entries(all iter.Seq2[tidemark.Entry, error]) iter.Seq2[
 			if !known || e.Parent == 0 {
 				parent = convert.Root
 			}
-			if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == kindWorker || e.Kind == KindImported {
+			if n.leavesOut(e) {
 				n.ids[e.Seq] = parent
 				continue
+			}
+			if n.fromElsewhere(e) {
+				e.Blocks = spokenBlocks(e)
 			}
 			id := n.idOf(e)
 			n.ids[e.Seq] = id
@@ -360,4 +410,26 @@ func (n *outgoingNames) entries(all iter.Seq2[tidemark.Entry, error]) iter.Seq2[
 			}
 		}
 	}
+}
+
+// spokenBlocks returns the blocks of an entry without what a tool put around the
+// words of a person.
+func spokenBlocks(e tidemark.Entry) []tidemark.Block {
+	if e.Role != tidemark.User {
+		return e.Blocks
+	}
+	var blocks []tidemark.Block
+	for _, b := range e.Blocks {
+		if b.Type == tidemark.BlockText && b.Raw == "" {
+			said, context := tidemark.Spoken(b.Text)
+			if len(context) > 0 && said == "" {
+				continue
+			}
+			if len(context) > 0 {
+				b.Text = said
+			}
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks
 }

@@ -24,6 +24,7 @@ type Folder struct {
 	environ []string
 	dir     *durable.Dir
 	dbs     map[string]*sqlite.Foreign
+	created []string // the files, in the order in which they were begun
 }
 
 // OpenFolder opens a folder, and creates it if it does not exist. Environ is the
@@ -52,6 +53,7 @@ func (o *Folder) Create(name string) (convert.File, error) {
 	if err := durable.MkdirAll(o.dir, path.Dir(name)); err != nil {
 		return nil, tidemark.Storagef("%s: %w", name, err)
 	}
+	o.created = append(o.created, name)
 	r, w := io.Pipe()
 	f := &outFile{w: w, done: make(chan error, 1)}
 	go func() {

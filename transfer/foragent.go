@@ -183,19 +183,14 @@ func (c sessionClient) has(id string) (here, elsewhere bool) {
 // write writes the path to a point as a session of the client, and returns what
 // the client has no place for.
 func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point, id string) ([]string, error) {
-	f, err := Outgoing(ctx, s, p, c.tool)
+	home, err := OpenFolder(c.home, c.environ)
 	if err != nil {
 		return nil, err
 	}
-	if f.ForeignID != "" && f.ForeignID != id {
-		f.Copied = f.ForeignID
-	}
-	f.ID, f.ForeignID, f.Project, f.Head, f.Tags = tidemark.SessionID(id), id, c.dir, "", nil
-	f.Checkpoint, f.Labels = nil, nil // a transcript has no use for them
-	out, err := OpenFolder(c.home, c.environ)
-	if err != nil {
-		return nil, err
-	}
-	lost, err := c.tool.Export(ctx, out, f)
-	return lost, errors.Join(err, out.Close())
+	h := handover{s: s, tool: c.tool, home: home}
+	lost, err := h.write(ctx, p, id, func(f *convert.Session) {
+		f.Project, f.Head, f.Tags = c.dir, "", nil
+		f.Checkpoint, f.Labels = nil, nil // a transcript has no use for them
+	})
+	return lost, errors.Join(err, home.Close())
 }

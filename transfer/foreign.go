@@ -83,6 +83,9 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	}
 	b.setClock(f.UpdatedAt, f.CreatedAt)
 	g := &sessionImport{toolImport: b, from: f, calls: make(map[string]bool), result: Result{From: from, Tool: b.tool.Name, ForeignID: f.ForeignID, Title: strings.TrimSpace(f.Title), State: "new"}}
+	if kept, err := g.keptWhole(ctx); err != nil || kept {
+		return err
+	}
 	err := g.find(ctx)
 	if err != nil || b.reports.passed != "" {
 		return err
@@ -91,11 +94,19 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	if g.w != nil {
 		err = errors.Join(err, g.w.Close(context.WithoutCancel(ctx)))
 	}
+	if errors.Is(err, tidemark.ErrHeld) && g.w == nil && g.here != nil {
+		g.result.State, g.result.Entries, g.result.Drafts = "waiting", 0, 0
+		b.reports.result = &g.result
+		return err
+	}
 	if err != nil {
 		return errors.Join(err, g.undo(context.WithoutCancel(ctx)))
 	}
+	if err := g.dropPrompts(ctx); err != nil {
+		return err
+	}
 	g.result.Lost = f.Lost
-	b.reports.result = &g.result
+	b.reports.result, b.reports.guest = &g.result, g.under != ""
 	if g.wasPurged && !b.DryRun {
 		return g.s.Unpurge(ctx, g.known())
 	}
@@ -123,7 +134,9 @@ type sessionImport struct {
 	*toolImport
 	from   *convert.Session
 	result Result
-	here   *store.View // nil if it does not exist yet
+	here   *store.View     // nil if it does not exist yet
+	handed *store.Handover // the tool was given it; nil if not
+	under  string          // the foreign id, for a session that is not the tool's own, which was only given it
 	w      *store.Writer
 	made   tidemark.Session // as it was created
 	prompt string           // the beginning of its first prompt
@@ -214,17 +227,17 @@ const (
 	passedPurged  = "purged"
 )
 
-// find looks for the session among those that were imported before, and says if
-// it is to be passed over.
+// find looks for the session among those that the tool was given, and among those
+// that were imported before, and says if it is to be passed over.
 func (g *sessionImport) find(ctx context.Context) error {
 	if g.s == nil {
 		return nil
 	}
-	i, ok, err := g.imported(ctx, g.from.ForeignID)
+	i, handed, err := g.imported(ctx, g.from.ForeignID)
 	switch {
 	case err != nil:
 		return err
-	case !ok:
+	case i.ID == "":
 		if g.wasPurged, err = g.s.Purged(ctx, g.known()); g.wasPurged && (!g.Again || g.homes) {
 			g.reports.passed = passedPurged
 		}
@@ -236,26 +249,46 @@ func (g *sessionImport) find(ctx context.Context) error {
 		g.reports.passed = passedPurged
 		return nil
 	}
+	g.handed, g.under = handed, g.namesUnder(i, handed)
 	g.result.State, g.result.Session, g.result.Title = "known", i.ID, i.Title
 	g.here, err = g.s.View(ctx, i.ID)
 	return err
 }
 
-// imported returns the session that was imported from this tool under an id: the
-// one with the id that it has here, or one that an earlier version of this program
-// gave a random id.
-func (g *sessionImport) imported(ctx context.Context, foreign string) (is store.Info, ok bool, err error) {
+// imported returns the session that the tool was given under an id, or that was
+// imported from it under that id: the one with the id that it has here, or one that
+// an earlier version of this program gave a random id. It has no ID if there is
+// none.
+func (g *sessionImport) imported(ctx context.Context, foreign string) (is store.Info, handed *store.Handover, err error) {
+	handed, err = g.s.HandedOver(ctx, g.tool.Name, foreign)
+	if err == nil {
+		is, err = g.s.Session(ctx, handed.Session)
+		return is, handed, err
+	}
+	if !errors.Is(err, tidemark.ErrNotFound) {
+		return is, nil, &convert.Skip{What: foreign, Why: err}
+	}
 	found, err := g.s.Foreign(ctx, foreign)
 	id := g.idOf(foreign)
 	for _, i := range found {
 		if i.Tool != g.tool.Name || i.Owner != "" { // sessions of other owners cannot be continued
 			continue
 		}
-		if i.ID == id || !ok && (g.from.LocalTo == "" || id == "" || !i.ID.Derived()) {
-			is, ok = i, true
+		if i.ID == id || is.ID == "" && (g.from.LocalTo == "" || id == "" || !i.ID.Derived()) {
+			is = i
 		}
 	}
-	return is, ok, err
+	return is, nil, err
+}
+
+// namesUnder returns what is put before the tool's ids of entries to make keys of
+// them: nothing in a session of the tool. In others several sessions of the tool
+// may have come together, whose entries have the same ids.
+func (g *sessionImport) namesUnder(i store.Info, handed *store.Handover) string {
+	if handed == nil || i.Tool == g.tool.Name && i.ForeignID == handed.ForeignID {
+		return ""
+	}
+	return handed.ForeignID
 }
 
 // idOf is the id that a session of the tool gets here: the same one wherever it is
@@ -317,6 +350,9 @@ func (g *sessionImport) fill(ctx context.Context) error {
 		if err := g.log(ctx, "", convert.All([]convert.Entry{begun})); err != nil {
 			return err
 		}
+	}
+	if g.under != "" {
+		return nil // what is known about the session is from here, or from its own tool
 	}
 	if err := g.state(ctx); err != nil || g.DryRun {
 		return err
@@ -436,8 +472,8 @@ func (g *sessionImport) title(ctx context.Context, title string) (string, error)
 	if before == "" || g.s == nil || title == "" {
 		return title, nil
 	}
-	source, ok, err := g.imported(ctx, before)
-	if ok && strings.EqualFold(source.Title, title) {
+	source, _, err := g.imported(ctx, before)
+	if source.ID != "" && strings.EqualFold(source.Title, title) {
 		title = store.MarkFork(title)
 	}
 	return title, err
@@ -501,11 +537,11 @@ func promptOf(e tidemark.Entry) string {
 // fork creates a session that shares the past of one imported before.
 func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 	g := l.sessionImport
-	source, ok, err := g.imported(ctx, g.from.Fork.Session)
+	source, handed, err := g.imported(ctx, g.from.Fork.Session)
 	if err != nil {
 		return err
 	}
-	if !ok {
+	if source.ID == "" {
 		return convert.Skipf(g.from.ForeignID, "the session %s that it was forked from is not there", g.from.Fork.Session)
 	}
 	v, err := g.s.View(ctx, source.ID)
@@ -514,13 +550,15 @@ func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 	}
 	seq := int64(0)
 	if g.from.Fork.Entry != "" {
+		seq, _ = handed.Seq("", g.from.Fork.Entry)
+		key := g.keyOf(g.namesUnder(source, handed), g.from.Fork.Entry)
 		for e, err := range v.Log(ctx) {
-			if err == nil && e.Key == l.keyOf(g.from.Fork.Entry) {
+			if err == nil && e.Key == key {
 				seq = e.Seq
 			}
 		}
 		if seq == 0 {
-			if seq, err = g.finalUpTo(ctx, source, l.keyOf(g.from.Fork.Entry)); err != nil {
+			if seq, err = g.finalUpTo(ctx, source, key); err != nil {
 				return err
 			}
 		}

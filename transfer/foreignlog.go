@@ -35,6 +35,9 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 			return err
 		}
 	}
+	if len(l.drafts) == 0 {
+		l.stay()
+	}
 	if err := l.flush(ctx); err != nil {
 		return err
 	}
@@ -83,6 +86,8 @@ type logImport struct {
 	draftBytes int               // of them
 	costs      map[int64]float64 // that became known later, by seq
 	appended   bool              // something was appended to the existing log here, and not by an import
+	head       int64             // where the session was before
+	added      int64             // the newest entry that this import appends, 0 if there is none
 }
 
 // look reads the existing entries, by key.
@@ -102,6 +107,16 @@ func (l *logImport) look(ctx context.Context) error {
 		}
 	}
 	l.view = v
+	begin, tip := l.keysBegin(l.under), int64(0)
+	if l.handed != nil {
+		tip = l.handed.Tip
+	}
+	if l.worker == "" {
+		var err error
+		if l.head, err = v.Head(ctx); err != nil {
+			return err
+		}
+	}
 	for e, err := range v.Unmasked().Log(ctx) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
@@ -116,7 +131,7 @@ func (l *logImport) look(ctx context.Context) error {
 		if e.Key != "" {
 			l.kept[shortSumOf(e.Key)] = keptEntry{e.Seq, sumOf(e), costOf(e)}
 		}
-		if e.Kind != tidemark.KindBranch && !strings.HasPrefix(e.Key, l.tool.Name+":") {
+		if e.Kind != tidemark.KindBranch && e.Seq > tip && !strings.HasPrefix(e.Key, begin) {
 			l.appended = true
 		}
 	}
@@ -147,14 +162,22 @@ func sumOf(e tidemark.Entry) shortSum {
 	return shortSum(sum[:16])
 }
 
-// keyOf turns the tool's id for an entry into a key.
-func (l *logImport) keyOf(id string) string {
-	key := l.tool.Name + ":" + id
-	if len(key) > tidemark.MaxIDBytes {
+// keyOf turns the tool's id for an entry into a key; under is that of namesUnder.
+func (b *toolImport) keyOf(under, id string) string {
+	begin := b.keysBegin(under)
+	if len(begin)+len(id) > tidemark.MaxIDBytes {
 		sum := sha256.Sum256([]byte(id))
-		key = l.tool.Name + ":" + hex.EncodeToString(sum[:])
+		id = hex.EncodeToString(sum[:])
 	}
-	return key
+	return begin + id
+}
+
+// keysBegin is what the keys of all entries of a session begin with.
+func (b *toolImport) keysBegin(under string) string {
+	if under == "" {
+		return b.tool.Name + ":"
+	}
+	return b.tool.Name + ":" + under + "/"
 }
 
 // existing returns the entry that is there under a key.
@@ -176,6 +199,13 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	if l.worker == "" {
 		l.saw(e.Entry)
 	}
+	if seq, given := l.handed.Seq(l.worker, e.ID); given {
+		if seq > 0 {
+			l.seqs[id], l.last = seq, seq
+		}
+		l.at = e.At
+		return nil
+	}
 	if e.At.IsZero() {
 		e.At = l.at // the time of the import is another one at each
 	}
@@ -187,12 +217,12 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	}
 	kept.At = kept.At.UTC().Truncate(time.Microsecond)
 	if e.ID != "" {
-		kept.Key = l.keyOf(e.ID)
+		kept.Key = l.keyOf(l.under, e.ID)
 		have, ok := l.existing(kept.Key)
 		if ok {
 			// Only what is there is compared: a sum costs as much as the line.
 			if sum := sumOf(kept); have.sum != sum && have.sum != sumOf(l.s.Mask(kept)) {
-				kept.Key = l.keyOf(e.ID + "~" + hex.EncodeToString(sum[:4]))
+				kept.Key = l.keyOf(l.under, e.ID+"~"+hex.EncodeToString(sum[:4]))
 				have, ok = l.existing(kept.Key)
 			}
 		}
@@ -223,7 +253,7 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	kept.Parent = l.parent(e)
 	l.pending = append(l.pending, kept)
 	l.end++
-	l.last = l.end
+	l.last, l.added = l.end, l.end
 	if e.ID != "" {
 		l.seqs[id] = l.end
 	}
@@ -264,6 +294,9 @@ func (l *logImport) addDraft(ctx context.Context, kept tidemark.Entry, e convert
 	if l.draftBytes += size(kept); l.DryRun || l.draftBytes > maxDraftBytes && len(l.drafts) > 0 {
 		l.seqs[shortSumOf(e.ID)] = 0
 		return nil // it is here once it is final
+	}
+	if len(l.drafts) == 0 {
+		l.stay() // what follows is numbered
 	}
 	if l.from.Fork != nil {
 		if err := l.open(ctx); err != nil { // it says where the entries begin

@@ -29,7 +29,7 @@ type Result struct {
 	Title     string             `json:"title,omitempty"`
 	Entries   int                `json:"entries"`          // number of new entries
 	Drafts    int                `json:"drafts,omitempty"` // entries that may still change: the tool is writing
-	State     string             `json:"state"`            // new, grown, changed, known, empty
+	State     string             `json:"state"`            // new, grown, changed, known, empty, waiting
 	Lost      []string           `json:"lost,omitempty"`
 }
 
@@ -87,15 +87,20 @@ type Importer struct {
 
 	// Results are what was imported, and Skipped counts what could not be.
 	// Unchanged counts sessions whose files are as they were when they were last
-	// imported: they were not read again, and are not among the Results.
+	// imported: they were not read again, and are not among the Results. Waiting
+	// counts sessions that somebody has open here: the next import continues them.
 	// Trashed and Purged count sessions that were passed over, because that is
-	// where they are here. Ignored counts what Ignore left out.
+	// where they are here. Ignored counts what Ignore left out. Expected is about
+	// how many sessions there are in all of what was looked at so far, 0 if nobody
+	// can tell before they are read.
 	Results   []Result
 	Skipped   int
 	Unchanged int
+	Waiting   int
 	Trashed   int
 	Purged    int
 	Ignored   int
+	Expected  int
 
 	homes bool // what is imported is not a path that somebody named
 }

@@ -34,6 +34,7 @@ type writing struct {
 	done  chan struct{}  // closed when the rest is final
 
 	result  *Result            // nil: nothing is kept
+	guest   bool               // the session is not the tool's own
 	passed  string             // why it was passed over, "": it was not
 	session tidemark.SessionID // that was passed over
 	skipped []error
@@ -130,10 +131,17 @@ func (q *pipeline) report(left int) error {
 		case w.err == nil && w.result != nil:
 			q.keep(*w.result)
 			if q.ledger != nil && len(w.skipped) == 0 {
-				q.ledger.imported(w.id, w.units, w.result.Session)
+				id := w.result.Session
+				if w.guest {
+					id = "" // it does not end when these files are gone
+				}
+				q.ledger.imported(w.id, w.units, id)
 			}
 		case w.err == nil:
 			q.passOver(w)
+		case errors.Is(w.err, tidemark.ErrHeld) && w.result != nil:
+			q.Waiting++
+			q.keep(*w.result)
 		case isItem(w.err) || errors.Is(w.err, tidemark.ErrHeld):
 			q.skip(w.err)
 		default:

@@ -184,6 +184,7 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	if l == nil {
 		return t.all(ctx, p, path)
 	}
+	t.Expected = len(t.Results) + t.Unchanged + len(l.units)
 	sessions, same, err := l.unchanged(ctx)
 	if same {
 		t.same(sessions)
@@ -195,15 +196,15 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 		return err
 	}
 	t.ledger, p.Known = l, l.state
-	skipped, before := t.Skipped+t.Ignored, len(t.Results)+t.Unchanged
+	left, before := t.Skipped+t.Ignored+t.Waiting, len(t.Results)+t.Unchanged
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {
 		return err
 	}
-	if err := l.settleGone(ctx, t.Holder, t.Skipped == skipped); err != nil {
+	if err := l.settleGone(ctx, t.Holder, t.Skipped+t.Ignored+t.Waiting == left); err != nil {
 		return err
 	}
-	if t.Skipped+t.Ignored > skipped {
-		return l.keep(ctx) // what was left out is looked at again the next time
+	if t.Skipped+t.Ignored+t.Waiting > left {
+		return l.keep(ctx) // what is not here yet is tried again the next time
 	}
 	return l.finish(ctx, len(t.Results)+t.Unchanged-before)
 }

@@ -48,13 +48,18 @@ store is, and opens with the same keys.
 
 --format TOOL writes a session, or with --all every one of them and the agents
 and jobs of a fleet, as another tool would have, into a folder, and says what
-that tool has no place for: ` + transfer.ToolNames(transfer.CanExport) + `.`,
+that tool has no place for: ` + transfer.ToolNames(transfer.CanExport) + `.
+
+Into the home of Claude Code or Codex a session is handed over: it gets an id of
+its own there, replaces no file, and what is said in it there comes back with
+the next import, as the same session.`,
 		Example: `  tidemark export last > session.md
   tidemark export 7f3a@n2 --format html -o session.html
   tidemark export last --all-branches --format json --redact
   tidemark export --all -o backup.tidemark
   tidemark export --all --since backup.tidemark -o today.tidemark
-  tidemark export --all --format herdctl -o fleet`,
+  tidemark export --all --format herdctl -o fleet
+  tidemark export last --format codex -o ~/.codex`,
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -164,13 +169,17 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 	case x.output == "-":
 		return hint.With(tidemark.Invalidf("%s keeps sessions in a folder", tool.Title), "name one: -o DIR")
 	}
-	e := &transfer.ToolExport{Tool: tool, Redact: x.redact, Progress: func(n, of int) { a.progress("%d of %d sessions", n, of) }}
+	e := &transfer.ToolExport{Tool: tool, Redact: x.redact, Holder: a.holder(cmd), Progress: func(n, of int) { a.progress("%d of %d sessions", n, of) }}
 	var at store.Point
 	var err error
+	access := open.Read
+	if e.HandOver = transfer.IsHome(cmd.Context(), tool, x.output); e.HandOver {
+		access = open.Write
+	}
 	if x.all {
-		e.Store, err = a.open(cmd.Context(), open.Read)
+		e.Store, err = a.open(cmd.Context(), access)
 	} else {
-		e.Store, at, err = a.resolve(cmd.Context(), open.Read, ref)
+		e.Store, at, err = a.resolve(cmd.Context(), access, ref)
 	}
 	if err != nil {
 		return err
@@ -190,7 +199,17 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 	for _, l := range e.Lost {
 		a.say("not in the %s format: %s", tool.Title, l)
 	}
+	for _, h := range e.Handed {
+		if h.Before {
+			a.say("%s has session %s already, as %s.", tool.Title, a.shortID(h.Session), h.ForeignID)
+			continue
+		}
+		a.say("Handed session %s over to %s as %s. What is said there comes back with: tidemark import %s", a.shortID(h.Session), tool.Title, h.ForeignID, x.output)
+	}
 	result := map[string]any{"format": tool.Name, "folder": x.output, "sessions": e.Sessions, "lost": e.Lost}
+	if len(e.Handed) > 0 {
+		result["handed"] = e.Handed
+	}
 	if !x.all {
 		result["session"] = e.Sessions[0]
 	}

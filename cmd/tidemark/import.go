@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -65,18 +66,21 @@ is refused.`,
 			i.Tool, i.DryRun, i.Again = from, dryRun, again
 			defer func() { a.opened = i.Opened }()
 			if all {
-				if err := a.importHomes(cmd.Context(), i); err != nil {
-					return err
-				}
+				err = a.importHomes(cmd.Context(), i)
 			}
-			if err := i.Paths(cmd.Context(), args...); err != nil {
-				a.progressDone()
-				return err
+			if err == nil {
+				err = i.Paths(cmd.Context(), args...)
 			}
-			if err := i.Index(cmd.Context()); err != nil {
-				return err
+			if err == nil {
+				err = i.Index(cmd.Context())
 			}
 			a.progressDone()
+			if cmd.Context().Err() != nil && !dryRun {
+				a.say("%d session(s) are here, each of them whole. The same command goes on with the rest.", len(i.Results)+i.Unchanged)
+			}
+			if err != nil {
+				return err
+			}
 			return a.printImport(i, all)
 		},
 	}
@@ -93,13 +97,13 @@ func (a *app) importer(cmd *cobra.Command) (*transfer.Importer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &transfer.Importer{
+	begun := time.Now()
+	i := &transfer.Importer{
 		Opened: a.opened, URL: url, Open: a.openOptions(open.Create), Holder: a.holder(cmd), Project: a.project(), Stdin: a.in,
-		Progress: func(n int, what string) { a.progress("%d %s", n, what) },
-		Source:   func(tool convert.Tool, path string) { a.say("%s: %s", tool.Title, path) },
-		Skip:     func(err error) { a.say("tidemark: %s: skipped", err) },
-		Refuse:   a.complain,
-		Lost:     func(from, what string) { a.say("%s: %s", from, what) },
+		Source: func(tool convert.Tool, path string) { a.say("%s: %s", tool.Title, path) },
+		Skip:   func(err error) { a.say("tidemark: %s: skipped", err) },
+		Refuse: a.complain,
+		Lost:   func(from, what string) { a.say("%s: %s", from, what) },
 		Kept: func(r transfer.Result) {
 			for _, lost := range r.Lost {
 				if a.verbose {
@@ -110,7 +114,15 @@ func (a *app) importer(cmd *cobra.Command) (*transfer.Importer, error) {
 		Reading: func(size int64) func(archive.Progress) { return a.archiveProgress("Read", size) },
 		Archive: a.printRestored,
 		Results: []transfer.Result{},
-	}, nil
+	}
+	i.Progress = func(n int, what string) {
+		of := ""
+		if i.Expected > n && what == "sessions" {
+			of = fmt.Sprintf(" of about %d", i.Expected)
+		}
+		a.progress("%d%s %s%s", n, of, what, pace(time.Since(begun), n, i.Expected))
+	}
+	return i, nil
 }
 
 // importHomes imports what every known tool left in the home folder.
@@ -160,6 +172,9 @@ func (a *app) printImport(i *transfer.Importer, always bool) error {
 	}
 	if i.Unchanged > 0 {
 		a.say("%d session(s) did not change since the last import, and were not read again.", i.Unchanged)
+	}
+	if i.Waiting > 0 {
+		a.say("%d session(s) are open here: what their tools added comes with the next import.", i.Waiting)
 	}
 	if n := i.Trashed + i.Purged; n > 0 {
 		a.say("%d session(s) were passed over: %d in the trash, %d purged here. What was purged comes back with: tidemark import --again PATH", n, i.Trashed, i.Purged)

@@ -19,6 +19,11 @@ import (
 func list(ctx context.Context, p convert.Source) iter.Seq2[convert.SourceFile, error] {
 	return func(yield func(convert.SourceFile, error) bool) {
 		l := lister{ctx: ctx, fsys: p.FS, yield: yield, unit: map[string]string{}}
+		for _, file := range histories(p) {
+			if info, err := fs.Stat(p.FS, file); err == nil && !yield(convert.SourceFile{Path: file, Unit: file, Entry: fs.FileInfoToDirEntry(info)}, nil) {
+				return
+			}
+		}
 		for _, below := range projectFolders {
 			dir := path.Join(p.Path, below)
 			projects, err := fs.ReadDir(p.FS, dir)

@@ -1,6 +1,6 @@
 // Package claudecode imports the sessions of Claude Code and exports sessions so
 // that Claude Code can resume them. It reads transcripts and the files beside
-// them; it opens no settings and no credentials.
+// them, and of the settings how long the client keeps them; it opens no credentials.
 //
 // A transcript is JSON Lines. Records with a uuid form a tree; one reply is many
 // records with one message id, and they become one entry here. Records without a
@@ -13,8 +13,11 @@ package claudecode
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io/fs"
 	"iter"
+	"path"
 	"slices"
 	"strings"
 
@@ -40,6 +43,9 @@ func Tool() convert.Tool {
 		Grows:  true,
 		Files:  list,
 		Export: export,
+
+		Salvages:  true,
+		Retention: retention,
 	}
 }
 
@@ -49,6 +55,12 @@ func detect(ctx context.Context, p convert.Source) bool {
 	}
 	listed := false
 	for f, err := range list(ctx, p) {
+		if err == nil && path.Base(f.Path) == historyFile {
+			if looksTyped(p.FS, f.Path) {
+				return true
+			}
+			continue
+		}
 		listed = listed || err != nil || f.Unit == f.Path
 		if err == nil && f.Unit == f.Path && looksRight(p.FS, f.Path) {
 			return true // without a look at the other projects
@@ -125,5 +137,36 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 				return
 			}
 		}
+		for s, err := range salvage(ctx, p, sources) {
+			if !yield(s, err) {
+				return
+			}
+		}
 	}
+}
+
+// keptDays is for how many days the client keeps a transcript by default.
+const keptDays = 30
+
+// retention reads how long the client keeps transcripts. Where its settings cannot
+// be read, it deletes nothing.
+func retention(p convert.Source) convert.Retention {
+	r := convert.Retention{Days: keptDays, Change: `"cleanupPeriodDays": 3650 in settings.json`, Spares: histories(p)}
+	for _, below := range projectFolders {
+		raw, err := convert.ReadFile(p.FS, path.Join(p.Path, path.Dir(below), "settings.json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var settings struct {
+			Days *float64 `json:"cleanupPeriodDays"`
+		}
+		switch {
+		case err != nil || json.Unmarshal(raw, &settings) != nil:
+			r.Days = 0
+		case settings.Days != nil:
+			r.Days = int(max(*settings.Days, 1))
+		}
+		return r
+	}
+	return r
 }

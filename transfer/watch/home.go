@@ -410,8 +410,9 @@ func (w *Watcher) take(ctx context.Context, h *home) (e Event, left bool, err er
 		})
 	}
 	err = i.Paths(ctx, h.Path)
+	left = left || i.Waiting > 0
 	for _, r := range i.Results {
-		if r.State != "known" && r.State != "empty" {
+		if r.State != "known" && r.State != "empty" && r.State != "waiting" {
 			e.Sessions++
 		}
 		e.Entries += r.Entries

@@ -1,0 +1,321 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// A session that is written where a tool looks for its own is handed over: people
+// go on with it there, and what they say comes back with the next import. So that
+// this finds the same session, and takes only what is new, the store keeps which
+// entries of the tool's session are from here, before the tool can see the files.
+// They are written elsewhere first, and read as an import reads them, because
+// only that tells how the tool's entries will be called.
+
+// Handed is a session that a tool was given.
+type Handed struct {
+	Session   tidemark.SessionID `json:"session"`
+	Tool      string             `json:"tool"`
+	ForeignID string             `json:"foreign_id"`
+	// Before says that it was there already, as it is here.
+	Before bool `json:"before,omitempty"`
+}
+
+// handover gives sessions to a tool.
+type handover struct {
+	s    *store.Store
+	tool convert.Tool
+	home *Folder
+	who  tidemark.Holder // who appends what its own tool did not finish
+}
+
+// canHandOver reports whether what a tool adds to a session can be told from what
+// it was given: its entries keep their names while its files grow.
+func canHandOver(t convert.Tool) bool {
+	return t.Export != nil && t.Import != nil && t.Grows && t.Files != nil
+}
+
+// IsHome reports whether a tool that sessions can be handed over to looks for its
+// own in a folder: it has some there, or the folder has the name of its home.
+func IsHome(ctx context.Context, t convert.Tool, folder string) bool {
+	full, err := filepath.Abs(folder)
+	if err != nil || !canHandOver(t) {
+		return false
+	}
+	for _, home := range t.Homes {
+		if filepath.Base(full) == path.Base(home) {
+			return true
+		}
+	}
+	p, done, err := openSource(full, nil)
+	if err != nil {
+		return false
+	}
+	defer done()
+	return t.Detect(ctx, p)
+}
+
+// has reports whether the home has files of a session.
+func (h *handover) has(ctx context.Context, foreign string) (bool, error) {
+	for f, err := range h.tool.Files(ctx, convert.Source{FS: h.home.dir.ReadOnly(), Path: ".", Getenv: h.home.Getenv}) {
+		if err != nil && !convert.IsSkip(err) && !errors.Is(err, fs.ErrPermission) {
+			return false, err
+		}
+		if err == nil && strings.Contains(f.Path, foreign) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// export gives the tool a session. It has its own id there if that is free: it came
+// from the tool, which lost it since. No file of the tool is replaced.
+func (h *handover) export(ctx context.Context, p store.Point, prepare func(*convert.Session)) (Handed, []string, error) {
+	out := Handed{Session: p.ID, Tool: h.tool.Name}
+	p, err := h.settled(ctx, p)
+	if err != nil {
+		return out, nil, err
+	}
+	tip, err := tipOf(ctx, p)
+	if err != nil {
+		return out, nil, err
+	}
+	if out.ForeignID, out.Before, err = h.idFor(ctx, p, tip); err != nil || out.Before {
+		return out, nil, err
+	}
+	lost, err := h.write(ctx, p, out.ForeignID, prepare)
+	return out, lost, err
+}
+
+// settled appends what the session's own tool did not finish: who goes on with a
+// session goes on with what was shown, and a tool is given only what stays.
+func (h *handover) settled(ctx context.Context, p store.Point) (store.Point, error) {
+	if p.Seq != 0 || p.State != store.Live {
+		return p, nil
+	}
+	if err := h.s.Settle(ctx, p.ID, h.who); err != nil {
+		return p, err
+	}
+	v, err := h.s.View(ctx, p.ID)
+	return store.Point{View: v}, err
+}
+
+// tipOf is the entry that a point is at.
+func tipOf(ctx context.Context, p store.Point) (int64, error) {
+	if p.Seq != 0 {
+		return p.Seq, nil
+	}
+	return p.Head(ctx)
+}
+
+// idFor returns the id to give a session to the tool under, and whether the tool
+// was given it before and still has it.
+func (h *handover) idFor(ctx context.Context, p store.Point, tip int64) (id string, before bool, err error) {
+	if OriginTool(p.Session) == h.tool.Name && p.ForeignID != "" {
+		if there, err := h.has(ctx, p.ForeignID); err != nil || !there {
+			return p.ForeignID, false, err
+		}
+	}
+	for was, err := range h.s.Handovers(ctx, p.ID) {
+		if errors.Is(err, tidemark.ErrCorrupt) || err == nil && (was.Tool != h.tool.Name || was.Tip != tip || was.ForeignID == p.ForeignID) {
+			continue
+		}
+		if err != nil {
+			return "", false, err
+		}
+		there, err := h.has(ctx, was.ForeignID)
+		return was.ForeignID, there, err
+	}
+	return string(tidemark.NewSessionID()), false, nil
+}
+
+// write writes the path to a point, or a whole session, as the tool's session with
+// an id, and returns what the tool has no place for. The Handover is kept when
+// nothing of it is visible yet; a crash in between leaves a Handover of nothing.
+func (h *handover) write(ctx context.Context, p store.Point, id string, prepare func(*convert.Session)) (lost []string, err error) {
+	f, err := Outgoing(ctx, h.s, p, h.tool)
+	if err != nil {
+		return nil, err
+	}
+	if f.ForeignID != "" && f.ForeignID != id {
+		f.Copied = f.ForeignID
+	}
+	f.ID, f.ForeignID = tidemark.SessionID(id), id
+	if prepare != nil {
+		prepare(f)
+	}
+	scratch, err := durable.NewScratch("tidemark")
+	if err != nil {
+		return nil, tidemark.Storagef("%w", err)
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	staged, err := OpenFolder(scratch.Dir(), h.home.environ)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, staged.Close()) }()
+	if lost, err = h.tool.Export(ctx, staged, f); err != nil {
+		return nil, err
+	}
+	record := store.Handover{Session: p.ID, Tool: h.tool.Name, ForeignID: id}
+	if record.Tip, err = tipOf(ctx, p); err == nil {
+		err = h.readBack(ctx, staged, f, &record)
+	}
+	if err == nil {
+		err = h.s.HandOver(ctx, record)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(lost, f.Lost...), h.home.take(ctx, staged)
+}
+
+// take copies what was written to another folder. The file that was begun first is
+// the transcript, and comes last: once it is there, everything is.
+func (o *Folder) take(ctx context.Context, from *Folder) error {
+	for _, name := range slices.Backward(from.created) {
+		if _, err := fs.Stat(o.dir.ReadOnly(), name); err == nil {
+			return tidemark.Conflictf("%s: it was there before, and is left as it is", name)
+		}
+		if err := durable.MkdirAll(o.dir, path.Dir(name)); err != nil {
+			return tidemark.Storagef("%s: %w", name, err)
+		}
+		if err := copyInto(ctx, o.dir, name, from.dir.ReadOnly(), name); err != nil {
+			return tidemark.Storagef("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// readBack reads what was written for the tool as an import does, and notes for
+// which entries of the session its entries stand.
+func (h *handover) readBack(ctx context.Context, staged *Folder, f *convert.Session, record *store.Handover) error {
+	given := &givenEntries{exact: make(map[entryPrint][]int), alike: make(map[entryPrint][]int)}
+	for e, err := range f.Entries {
+		if err != nil && !convert.IsSkip(err) {
+			return err
+		}
+		if err == nil {
+			given.add(e.Entry)
+		}
+	}
+	found := false
+	src := convert.Source{FS: staged.dir.ReadOnly(), Path: ".", Getenv: staged.Getenv}
+	for s, err := range h.tool.Import(ctx, src) {
+		if convert.IsSkip(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		mine := s.ForeignID == record.ForeignID
+		if err := given.match(s, record, mine); err != nil {
+			return err
+		}
+		found = found || mine
+	}
+	if !found {
+		return tidemark.Unsupportedf("session %s: what would be written for %s could not be read back", record.Session, h.tool.Title)
+	}
+	return nil
+}
+
+// entryPrint is what an entry has in common with what a tool makes of it.
+type entryPrint struct {
+	role tidemark.Role
+	at   int64 // in milliseconds, as tools write it
+	text shortSum
+}
+
+func printOf(e tidemark.Entry) entryPrint {
+	var text strings.Builder
+	for _, b := range e.Blocks {
+		fmt.Fprintln(&text, strings.TrimSpace(b.Text), b.Name)
+	}
+	return entryPrint{role: e.Role, at: e.At.UnixMilli(), text: shortSumOf(text.String())}
+}
+
+// givenEntries are the entries that a tool was given, in order.
+type givenEntries struct {
+	seqs         []int64
+	exact, alike map[entryPrint][]int // where they are in seqs; alike without their times
+}
+
+func (g *givenEntries) add(e tidemark.Entry) {
+	p := printOf(e)
+	g.exact[p] = append(g.exact[p], len(g.seqs))
+	p.at = 0
+	g.alike[p] = append(g.alike[p], len(g.seqs))
+	g.seqs = append(g.seqs, e.Seq)
+}
+
+// next returns the first entry from a place on that looks like e.
+func (g *givenEntries) next(from int, e tidemark.Entry) (int, bool) {
+	p := printOf(e)
+	places := g.exact[p]
+	n, _ := slices.BinarySearch(places, from)
+	if n == len(places) {
+		p.at = 0
+		places = g.alike[p]
+		n, _ = slices.BinarySearch(places, from)
+	}
+	if n == len(places) {
+		return 0, false
+	}
+	return places[n], true
+}
+
+// match notes all entries of what was read back. Converters keep the order; what
+// they add stands for the entry before it. What follows the place that the tool
+// goes on from follows the tip here.
+func (g *givenEntries) match(s *convert.Session, record *store.Handover, mine bool) error {
+	at, last := -1, s.Head
+	for e, err := range s.Entries {
+		if convert.IsSkip(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !mine {
+			continue // a worker that the tool keeps as a session, which it is read with
+		}
+		if n, ok := g.next(at+1, e.Entry); ok {
+			at = n
+		}
+		seq := int64(0)
+		if at >= 0 {
+			seq = g.seqs[at]
+		}
+		record.Add("", e.ID, seq)
+		if s.Head == "" {
+			last = e.ID
+		}
+	}
+	if mine && last != "" && last != convert.Root {
+		record.Add("", last, record.Tip)
+	}
+	for _, w := range s.Workers {
+		for e, err := range w.Entries {
+			if err != nil && !convert.IsSkip(err) {
+				return err
+			}
+			if err == nil {
+				record.Add(workerName(w), e.ID, 0)
+			}
+		}
+		record.Add(workerName(w), "@worker", 0)
+	}
+	return nil
+}
