@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -163,7 +162,7 @@ func schedulesCommand(a *app) *cobra.Command {
 					if d.Proposed {
 						status = "proposed"
 					}
-					t.Row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), timeOrDash(d.NextRunAt), timeOrDash(d.LastRunAt), skipped, render.Phrase(d.LastError))
+					t.Row(d.Agent+"/"+d.Name, status, fleet.ScheduleText(d.Schedule), timeOrDash(d.NextRunAt), timeOrDash(d.LastRunAt), skipped, render.Phrase(d.LastError))
 				}
 				return t.Print(w)
 			})
@@ -173,40 +172,12 @@ func schedulesCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func scheduleText(d tidemark.Schedule) string {
-	switch {
-	case d.Cron != "":
-		return d.Cron
-	case d.Every != "":
-		return "every " + d.Every
-	}
-	return render.OrDash(d.Type)
-}
-
 // scheduleNamed opens the store to change a schedule, and splits AGENT/NAME.
 func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *fleet.Store, agent, name string, err error) {
 	if agent, name, err = refParts(ref); err == nil {
 		s, err = a.openFleet(cmd.Context(), open.Write)
 	}
 	return s, agent, name, err
-}
-
-// turnedText says what enabling or disabling a schedule has changed.
-func turnedText(d tidemark.Schedule, now time.Time) string {
-	on := d.Status != tidemark.Disabled
-	text := "is disabled: it is not due until somebody enables it."
-	switch {
-	case on && d.NextRunAt.IsZero():
-		text = "is enabled."
-	case on && d.NextRunAt.After(now):
-		text = "is enabled, and next due at " + timeOrDash(d.NextRunAt) + "."
-	case on:
-		text = "is enabled. It was due at " + timeOrDash(d.NextRunAt) + ", while it was disabled: what of that runs now is for missed: " + cmp.Or(d.Missed, fleet.MissedOnce) + " to say."
-	}
-	if d.Enabled != nil && *d.Enabled != on {
-		text += fmt.Sprintf("\nThe fleet file says enabled: %t, which holds again as soon as the file is read: at the next reload, or start, of the fleet. Change it there to keep it so.", *d.Enabled)
-	}
-	return text
 }
 
 func scheduleCommand(a *app) *cobra.Command {
@@ -231,9 +202,9 @@ func scheduleCommand(a *app) *cobra.Command {
 					return hint.With(err, "see them with: tidemark schedules")
 				}
 				if accepted {
-					a.say("%s is accepted here: %s, it tells the agent %q.", args[0], scheduleText(kept), kept.Prompt)
+					a.say("%s is accepted here: %s, it tells the agent %q.", args[0], fleet.ScheduleText(kept), kept.Prompt)
 				}
-				a.say("%s %s", args[0], turnedText(kept, time.Now()))
+				a.say("%s %s", args[0], fleet.TurnedText(kept, time.Now()))
 				if status == tidemark.Disabled {
 					kept.NextRunAt, kept.SettledAt = time.Time{}, time.Time{}
 				}

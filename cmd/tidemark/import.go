@@ -120,7 +120,7 @@ func (a *app) importer(cmd *cobra.Command) (*transfer.Importer, error) {
 		if i.Expected > n && what == "sessions" {
 			of = fmt.Sprintf(" of about %d", i.Expected)
 		}
-		a.progress("%d%s %s%s", n, of, what, pace(time.Since(begun), n, i.Expected))
+		a.progress("%d%s %s%s", n, of, what, render.Pace(time.Since(begun), n, i.Expected))
 	}
 	return i, nil
 }

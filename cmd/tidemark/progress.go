@@ -26,16 +26,3 @@ func (a *app) progressDone() {
 		fmt.Fprint(a.err, "\r\x1b[K")
 	}
 }
-
-// pace says how fast something goes and, where it is known how much there is, how
-// long the rest takes.
-func pace(took time.Duration, n, of int) string {
-	if n <= 0 || took < time.Second {
-		return ""
-	}
-	text := fmt.Sprintf(", %.0f a second", float64(n)/took.Seconds())
-	if of > n {
-		text += fmt.Sprintf(", %s left", time.Duration(float64(took)*float64(of-n)/float64(n)).Round(time.Second))
-	}
-	return text
-}

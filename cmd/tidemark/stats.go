@@ -180,7 +180,7 @@ func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {
 	}
 	of := "tokens"
 	size := (*store.Tally).Tokens
-	if !hasTokens(rows) {
+	if !slices.ContainsFunc(rows, func(t *store.Tally) bool { return t.Tokens() > 0 }) {
 		of = "messages"
 		size = func(t *store.Tally) int64 { return t.Messages }
 	}
@@ -196,15 +196,6 @@ func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {
 		return c.Days(bars, of)
 	}
 	return c.Bars(bars, of+" by "+by)
-}
-
-func hasTokens(rows []*store.Tally) bool {
-	for _, t := range rows {
-		if t.Tokens() > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // unicodeLocale reports whether the terminal can draw more than ASCII.

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"testing"
@@ -17,8 +17,8 @@ func TestPaceSaysHowFastAndHowLongStill(t *testing.T) {
 		{10 * time.Second, 50, 200, ", 5 a second, 30s left"},
 		{10 * time.Second, 200, 200, ", 20 a second"},
 	} {
-		if got := pace(c.took, c.n, c.of); got != c.want {
-			t.Errorf("pace(%s, %d, %d) = %q, want %q", c.took, c.n, c.of, got, c.want)
+		if got := Pace(c.took, c.n, c.of); got != c.want {
+			t.Errorf("Pace(%s, %d, %d) = %q, want %q", c.took, c.n, c.of, got, c.want)
 		}
 	}
 }
