@@ -37,9 +37,12 @@ type Tool struct {
 	Title string // as people call it: Claude Code
 
 	// Homes are the default locations of its stores in a home folder, as
-	// slash-separated paths. Environment variables that change them are handled
-	// by the caller.
+	// slash-separated paths.
 	Homes []string
+
+	// Moved are where its stores are instead when a variable of the environment is
+	// set.
+	Moved []Moved
 
 	// Local is the folder of its sessions inside a project, for a tool that
 	// keeps them there without naming the project; "": it does not.
@@ -72,6 +75,12 @@ type Tool struct {
 	// have, and returns what it has no place for.
 	Fleet       func(ctx context.Context, p Source) (*Fleet, error)
 	ExportFleet func(ctx context.Context, out Out, f *Fleet) ([]string, error)
+}
+
+// Moved is a store that a variable of the environment moves.
+type Moved struct {
+	Variable string // which names a folder
+	Below    string // where the store is in it, "": it is the folder
 }
 
 // Source is a file or folder of another tool, opened to be read.

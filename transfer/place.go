@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"path/filepath"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -17,14 +16,15 @@ type Place struct {
 	Path string // absolute if the home folder is
 }
 
-// Places are where the known tools keep their sessions in a home folder, also
-// those that do not exist.
-func Places(home string) (all []Place) {
+// Places are where the known tools keep their sessions for a person with this home
+// folder, also those that do not exist.
+func (i *Importer) Places(home string) (all []Place) {
 	for _, t := range Tools() {
-		for _, at := range t.Homes {
-			if CanImport(t) {
-				all = append(all, Place{Tool: t, Path: filepath.Join(home, filepath.FromSlash(at))})
-			}
+		if !CanImport(t) {
+			continue
+		}
+		for _, path := range HomesOf(t, home, i.getenv) {
+			all = append(all, Place{Tool: t, Path: path})
 		}
 	}
 	return all

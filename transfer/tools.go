@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -207,12 +208,34 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	return l.finish(ctx, len(t.Results)+t.Unchanged-before)
 }
 
+// HomesOf returns where a tool may keep its sessions: in a home folder, and where
+// the environment says. They need not exist.
+func HomesOf(t convert.Tool, home string, getenv func(string) string) (paths []string) {
+	for _, at := range t.Homes {
+		paths = append(paths, filepath.Join(home, filepath.FromSlash(at)))
+	}
+	for _, m := range t.Moved {
+		path := filepath.Join(getenv(m.Variable), filepath.FromSlash(m.Below))
+		if filepath.IsAbs(path) && !slices.ContainsFunc(paths, func(p string) bool { return sameFolder(p, path) }) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// sameFolder reports whether two paths lead to the same place.
+func sameFolder(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return a == b || errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
 // Homes imports the files of every known tool in a home folder, and reports
 // whether there were any.
 func (i *Importer) Homes(ctx context.Context, home string) (found bool, err error) {
 	i.homes = true
 	defer func() { i.homes = false }()
-	for _, p := range Places(home) {
+	for _, p := range i.Places(home) {
 		if !i.Found(ctx, p) {
 			continue
 		}

@@ -83,7 +83,7 @@ is refused.`,
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would come in, and change nothing")
 	cmd.Flags().StringVar(&from, "from", "", "the `TOOL` that wrote it, instead of finding out")
 	cmd.Flags().BoolVar(&again, "again", false, "read everything, also files that did not change since the last import; with a PATH, also sessions that were purged here")
-	cmd.Flags().BoolVar(&all, "all", false, "the stores of every known tool in this home folder")
+	cmd.Flags().BoolVar(&all, "all", false, "the stores of every known tool in this home folder, or where its variables say")
 	return cmd
 }
 

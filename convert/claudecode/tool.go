@@ -34,6 +34,7 @@ func Tool() convert.Tool {
 		Name:   name,
 		Title:  "Claude Code",
 		Homes:  []string{".claude", ".config/claude"},
+		Moved:  []convert.Moved{{Variable: "CLAUDE_CONFIG_DIR"}},
 		Detect: detect,
 		Import: importAll,
 		Grows:  true,

@@ -28,6 +28,7 @@ func Tool() convert.Tool {
 		Name:   "codex",
 		Title:  "Codex",
 		Homes:  []string{".codex"},
+		Moved:  []convert.Moved{{Variable: "CODEX_HOME"}},
 		Detect: detect,
 		Import: importAll,
 		Grows:  true,

@@ -36,7 +36,8 @@ var homes = []string{".local/share/goose/sessions", "AppData/Roaming/Block/goose
 
 // Tool returns the converter of Goose.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Goose", Homes: homes, Detect: detect, Import: importAll, Files: convert.FilesLike(listed()...)}
+	return convert.Tool{Name: name, Title: "Goose", Homes: homes, Moved: []convert.Moved{{Variable: "GOOSE_PATH_ROOT", Below: "data/sessions"}, {Variable: "XDG_DATA_HOME", Below: "goose/sessions"}},
+		Detect: detect, Import: importAll, Files: convert.FilesLike(listed()...)}
 }
 
 // folders are where a Source may have its sessions.

@@ -30,7 +30,8 @@ const journal = "agents/main/wire.jsonl"
 
 // Tool returns the converter of Kimi Code.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Detect: detect, Import: importAll, Grows: true, Files: listed}
+	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Moved: []convert.Moved{{Variable: "KIMI_CODE_HOME"}},
+		Detect: detect, Import: importAll, Grows: true, Files: listed}
 }
 
 // listed are the files of sessions, in every place that find looks at.

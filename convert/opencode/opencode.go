@@ -39,7 +39,8 @@ type product struct {
 // Tool is opencode. It only imports.
 func Tool() convert.Tool {
 	p := product{title: "opencode", home: ".local/share/opencode", file: "opencode", first: true}
-	return convert.Tool{Name: name, Title: p.title, Homes: []string{p.home}, Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...)}
+	return convert.Tool{Name: name, Title: p.title, Homes: []string{p.home}, Moved: []convert.Moved{{Variable: "XDG_DATA_HOME", Below: p.file}},
+		Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...)}
 }
 
 // Kilo is Kilo CLI since version 7. It only imports. An exported file does not
@@ -47,7 +48,8 @@ func Tool() convert.Tool {
 // named.
 func Kilo() convert.Tool {
 	p := product{title: "Kilo CLI", home: ".local/share/kilo", file: "kilo"}
-	return convert.Tool{Name: "kilo-cli", Title: p.title, Homes: []string{p.home}, Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...)}
+	return convert.Tool{Name: "kilo-cli", Title: p.title, Homes: []string{p.home}, Moved: []convert.Moved{{Variable: "XDG_DATA_HOME", Below: p.file}},
+		Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...)}
 }
 
 // listed are the files in every place that look finds stores in.

@@ -25,6 +25,7 @@ func Tool() convert.Tool {
 		Name:   "pi",
 		Title:  "pi",
 		Homes:  []string{".pi/agent/sessions"},
+		Moved:  []convert.Moved{{Variable: "PI_CODING_AGENT_DIR", Below: "sessions"}},
 		Detect: detect,
 		Import: importAll,
 		Grows:  true,

@@ -46,14 +46,14 @@ func (w *Watcher) find(ctx context.Context) {
 	w.mu.Lock()
 	s := w.settings
 	w.mu.Unlock()
-	places := transfer.Places(w.o.Home)
+	i := w.importer()
+	places := i.Places(w.o.Home)
 	for _, a := range s.Added {
 		if t, err := transfer.ToolNamed(a.Tool); err == nil {
 			places = append(places, transfer.Place{Tool: t, Path: a.Path})
 		}
 	}
 	wanted := make(map[string]bool)
-	i := w.importer()
 	for rank, p := range places {
 		if w.o.Tool != "" && p.Tool.Name != w.o.Tool || s.ignores(p.Path) {
 			continue
