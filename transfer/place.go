@@ -16,15 +16,14 @@ type Place struct {
 	Path string // absolute if the home folder is
 }
 
-// Places are where the known tools keep their sessions for a person with this home
-// folder, also those that do not exist.
+// Places are where the known tools keep their sessions, in a home folder and where
+// the environment says, also those that do not exist.
 func (i *Importer) Places(home string) (all []Place) {
 	for _, t := range Tools() {
-		if !CanImport(t) {
-			continue
-		}
-		for _, path := range HomesOf(t, home, i.getenv) {
-			all = append(all, Place{Tool: t, Path: path})
+		for _, path := range homesOf(t, home, i.getenv) {
+			if CanImport(t) {
+				all = append(all, Place{Tool: t, Path: path})
+			}
 		}
 	}
 	return all

@@ -208,9 +208,9 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	return l.finish(ctx, len(t.Results)+t.Unchanged-before)
 }
 
-// HomesOf returns where a tool may keep its sessions: in a home folder, and where
+// homesOf returns where a tool may keep its sessions: in a home folder, and where
 // the environment says. They need not exist.
-func HomesOf(t convert.Tool, home string, getenv func(string) string) (paths []string) {
+func homesOf(t convert.Tool, home string, getenv func(string) string) (paths []string) {
 	for _, at := range t.Homes {
 		paths = append(paths, filepath.Join(home, filepath.FromSlash(at)))
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // What anybody who can write into the home of a tool puts there must not stop the
@@ -32,7 +34,7 @@ func TestHostileFilesNeitherHangNorLeadOut(t *testing.T) {
 		}
 	}
 	// Pipes where each tool keeps its sessions.
-	for _, p := range New(r.o).importer().Places(r.home) {
+	for _, p := range new(transfer.Importer).Places(r.home) {
 		os.MkdirAll(filepath.Join(p.Path, "sessions"), 0o700)
 		for _, name := range []string{"x.jsonl", "sessions/x.jsonl", "sessions/x.json", "state.vscdb", "opencode.db"} {
 			syscall.Mkfifo(filepath.Join(p.Path, name), 0o600)
