@@ -23,7 +23,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 var floors = map[string][]string{
 	"ground": {
 		".", "internal/records", "internal/vault", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
-		"internal/hint", "internal/project",
+		"internal/hint", "internal/project", "internal/unit",
 	},
 	"craft": {
 		"store", "store/upkeep", "store/hits", "store/rewind", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/fleet/unit"
+	"github.com/tidemark-sessions/tidemark/internal/unit"
 )
 
 // printed is the unit of a fleet in a folder with a name that needs care.

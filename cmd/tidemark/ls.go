@@ -41,7 +41,7 @@ was begun here, remote for one that came from another tool.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if f.Since, err = parseSince(since, time.Now()); err != nil {
+			if f.Since, err = store.ParseSince(since, time.Now()); err != nil {
 				return err
 			}
 			if f.State = state; trash {

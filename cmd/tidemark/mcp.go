@@ -134,7 +134,7 @@ func (m *mcpFlags) overHTTP(cmd *cobra.Command, folder string) error {
 // mcpOptions returns the options of a server for agents.
 func (a *app) mcpOptions(c routes.MCP, folder string) mcp.Options {
 	return mcp.Options{Open: c.Open, Fleet: c.Fleet, Write: c.Write, Holder: c.Holder, Doing: c.Doing, Wrote: c.Wrote, Tell: c.Tell, Project: folder, Version: version,
-		Since: func(text string) (time.Time, error) { return parseSince(text, time.Now()) }, Hint: agentHint}
+		Since: func(text string) (time.Time, error) { return store.ParseSince(text, time.Now()) }, Hint: agentHint}
 }
 
 // agentHint returns the hint for an error as an agent needs it, which has tools

@@ -57,7 +57,7 @@ says, which is also the next of the last hit in --json.`,
 			if err != nil {
 				return err
 			}
-			if q.Since, err = parseSince(since, time.Now()); err != nil {
+			if q.Since, err = store.ParseSince(since, time.Now()); err != nil {
 				return err
 			}
 			if q.Limit < 1 {

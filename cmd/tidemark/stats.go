@@ -52,7 +52,7 @@ What cannot be read is left out and named; the exit code is 3 then.`,
   tidemark stats --by project --jq '.[] | [.name, .cost_usd] | @tsv'`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := parseSince(since, time.Now())
+			from, err := store.ParseSince(since, time.Now())
 			if err != nil {
 				return err
 			}

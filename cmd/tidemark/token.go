@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // newToken is a token with its text, which is shown once.
@@ -111,7 +112,7 @@ func parseLife(text string) (time.Duration, error) {
 		return 0, nil
 	}
 	now := time.Now()
-	at, err := parseSince(text, now)
+	at, err := store.ParseSince(text, now)
 	if err != nil || !at.Before(now) || strings.Contains(text, "-") {
 		return 0, tidemark.Invalidf("--expires %q: want a time like 12h or 30d, or never", text)
 	}

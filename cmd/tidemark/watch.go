@@ -3,10 +3,16 @@ package main
 import (
 	"context"
 	"io"
+	"os"
+	"os/exec"
 	"os/user"
+	"runtime"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/unit"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
 	"github.com/tidemark-sessions/tidemark/transfer/watch"
@@ -64,7 +70,11 @@ looked through from time to time, and status says so.`,
 	cmd.AddCommand(a.watchStatus(), add,
 		a.watchChange("rm PATH", "Take back what add or ignore said", "rm /mnt/old-laptop/.claude", cobra.ExactArgs(1), func(ctx context.Context, c *watch.Control, args []string) error { return c.Remove(ctx, args[0]) }),
 		a.watchChange("ignore PATH", "Leave out a folder of a tool, or the sessions of a project", "ignore ~/private", cobra.ExactArgs(1), func(ctx context.Context, c *watch.Control, args []string) error { return c.Ignore(ctx, args[0]) }),
-		a.watchChange("pause [DURATION|off]", "Take in nothing for a while", "pause 2h\n  tidemark watch pause off", cobra.MaximumNArgs(1), func(ctx context.Context, c *watch.Control, args []string) error { return c.Pause(ctx, args...) }))
+		a.watchChange("pause [DURATION|off]", "Take in nothing for a while", "pause 2h\n  tidemark watch pause off", cobra.MaximumNArgs(1), func(ctx context.Context, c *watch.Control, args []string) error { return c.Pause(ctx, args...) }),
+		a.watchInstall(),
+		a.watchService("uninstall", "Take the watcher back out of the care of the system", func(ctx context.Context, i watch.Installer, _ unit.Service) error { return i.Uninstall(ctx) }),
+		a.watchService("start", "Start the watcher that was installed", func(ctx context.Context, i watch.Installer, _ unit.Service) error { return i.Start(ctx) }),
+		a.watchService("stop", "Stop the watcher that was installed", func(ctx context.Context, i watch.Installer, _ unit.Service) error { return i.Stop(ctx) }))
 	return cmd
 }
 
@@ -131,4 +141,37 @@ func (a *app) watchStatus() *cobra.Command {
 			return a.print(st, func(w io.Writer) error { return st.Print(w, a.table(watch.Columns...), a.when, abbreviateHome) })
 		},
 	}
+}
+
+func (a *app) watchInstall() *cobra.Command {
+	var onlyPrint bool
+	cmd := a.watchService("install", "Keep a watcher running, now and after each login", func(ctx context.Context, i watch.Installer, s unit.Service) error {
+		if onlyPrint {
+			return i.Print(a.out, s)
+		}
+		err := i.Install(ctx, s, a.openOptions(open.Read))
+		if err == nil {
+			a.say("Wrote %s and started it. See what it does with: tidemark watch status", i.File())
+		}
+		return err
+	})
+	cmd.Flags().BoolVar(&onlyPrint, "print", false, "print what would be installed, and install nothing")
+	return cmd
+}
+
+// watchService is a subcommand about the watcher that the system keeps running.
+func (a *app) watchService(use, short string, do func(context.Context, watch.Installer, unit.Service) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Example: "  tidemark watch " + use, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
+		s, err := a.unitService("watch")
+		if err != nil {
+			return err
+		}
+		i := watch.Installer{System: runtime.GOOS, Home: homeDir(), UID: strconv.Itoa(os.Getuid()), Run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
+			return exec.CommandContext(ctx, name, args...).CombinedOutput()
+		}}
+		if i.Config, err = os.UserConfigDir(); err != nil {
+			return tidemark.Invalidf("%w", err)
+		}
+		return do(cmd.Context(), i, s)
+	}}
 }

@@ -87,7 +87,7 @@ const (
 	// A home is not imported again before a multiple of the time that its last
 	// import took, so that a home that is slow to read leaves the machine to
 	// others.
-	restFactor, maxRest = 10, 30 * time.Second
+	restFactor, maxRest = 5, 10 * time.Second
 	// discoverEvery is how often homes are looked for that nobody told of.
 	discoverEvery = 30 * time.Second
 	// reportEvery is how often a report is kept at most.
