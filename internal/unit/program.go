@@ -17,9 +17,10 @@ type Program struct {
 	Environ []string
 }
 
-// kept are the variables that a service takes over: folders, and where keys come
-// from. A passphrase itself is not among them.
-var kept = []string{"PATH", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TIDEMARK_KEY_COMMAND", "TIDEMARK_PASSPHRASE_FILE"}
+// kept are the variables that a service takes over: folders, those of other tools
+// among them, and where keys come from. A passphrase itself is not among them.
+var kept = []string{"PATH", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TIDEMARK_KEY_COMMAND", "TIDEMARK_PASSPHRASE_FILE",
+	"CLAUDE_CONFIG_DIR", "CODEX_HOME", "QWEN_HOME", "KIMI_CODE_HOME", "PI_CODING_AGENT_DIR", "GOOSE_PATH_ROOT"}
 
 // Service returns the Service that calls the program in the same way, from
 // wherever it is started.
