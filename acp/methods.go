@@ -83,8 +83,16 @@ func (s *session) commands() []Command {
 	return s.a.o.Commands(s.chat(), s.folder)
 }
 
-// announce sends the commands that can be used now.
+// announce sends the commands that can be used now. A session is greeted beside
+// what the editor asks for next.
 func (s *session) announce() {
+	s.announcing.Lock()
+	defer s.announcing.Unlock()
+	s.sendCommands()
+}
+
+// sendCommands is announce with the lock held.
+func (s *session) sendCommands() {
 	commands := []sdk.AvailableCommand{}
 	if s.chat() == nil {
 		commands = append(commands, sdk.AvailableCommand{Name: takeOver, Description: "ask whoever writes to this session to hand it over"})
@@ -108,8 +116,10 @@ func (s *session) announceNew() {
 	for _, c := range s.commands() {
 		now = append(now, c.Name)
 	}
+	s.announcing.Lock()
+	defer s.announcing.Unlock()
 	if !slices.Equal(now, s.announced) {
-		s.announce()
+		s.sendCommands()
 	}
 }
 

@@ -29,8 +29,10 @@ type session struct {
 	// Guarded by the slot: the folder of the agent, and the part of the
 	// prompt that the user typed.
 	folder, typed string
-	announced     []string // the commands that the editor was told of
-	asked         bool     // the user was asked about what the session proposes
+	asked         bool // the user was asked about what the session proposes
+
+	announcing sync.Mutex
+	announced  []string // the commands that the editor was told of
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // cancels what is in progress
