@@ -30,6 +30,7 @@ type home struct {
 	rest    time.Duration   // until it is looked through again
 	event   Event           // the newest
 	total   Event           // all that was imported from it
+	changed sessionSet      // what is counted there
 
 	sweepAt   time.Time // when it is looked through
 	notBefore time.Time // it rests until then
@@ -68,7 +69,7 @@ func (w *Watcher) find(ctx context.Context) {
 			w.await(p.Path)
 			continue
 		}
-		h := &home{Place: p, rank: rank, folders: make(map[string]bool), relist: true}
+		h := &home{Place: p, rank: rank, folders: make(map[string]bool), changed: make(sessionSet), relist: true}
 		h.event = Event{At: time.Now(), Tool: p.Tool.Name, Path: p.Path, State: Following}
 		h.total = h.event
 		w.mu.Lock()
@@ -330,7 +331,7 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 		e.LagMS = e.At.Sub(changedAt).Milliseconds()
 	}
 	h.event = e
-	h.total.Sessions, h.total.Entries, h.total.Drafts, h.total.Ignored = h.total.Sessions+e.Sessions, h.total.Entries+e.Entries, e.Drafts, e.Ignored
+	h.total.Sessions, h.total.Entries, h.total.Drafts, h.total.Ignored = h.changed.add(e), h.total.Entries+e.Entries, e.Drafts, e.Ignored
 	took := time.Since(began)
 	h.rest = max(w.o.SweepAfter, restFactor*took)
 	h.sweepAt = time.Now().Add(h.rest)
@@ -414,6 +415,7 @@ func (w *Watcher) take(ctx context.Context, h *home) (e Event, left bool, err er
 	for _, r := range i.Results {
 		if r.State != "known" && r.State != "empty" && r.State != "waiting" {
 			e.Sessions++
+			e.changed = append(e.changed, r.Session)
 		}
 		e.Entries += r.Entries
 		e.Drafts += r.Drafts

@@ -21,8 +21,15 @@ type Screen struct {
 	Path func(string) string
 
 	mu    sync.Mutex
-	homes []Event // with the sums of what was imported
-	lines int     // that are shown
+	homes []shown
+	lines int // that are on the screen
+}
+
+// shown is what stands on the screen of a home: its newest Event, with the sums of
+// what was imported.
+type shown struct {
+	Event
+	changed sessionSet
 }
 
 // Tell shows an Event. It is what Options.Tell wants.
@@ -35,13 +42,15 @@ func (s *Screen) Tell(e Event) {
 	}
 	for i := range s.homes {
 		if h := s.homes[i]; h.Tool == e.Tool && h.Path == e.Path {
-			e.Sessions, e.Entries = e.Sessions+h.Sessions, e.Entries+h.Entries
-			s.homes[i] = e
+			e.Sessions, e.Entries = h.changed.add(e), e.Entries+h.Entries
+			s.homes[i].Event = e
 			s.paint()
 			return
 		}
 	}
-	s.homes = append(s.homes, e)
+	h := shown{e, make(sessionSet)}
+	h.changed.add(e)
+	s.homes = append(s.homes, h)
 	s.paint()
 }
 
@@ -51,8 +60,8 @@ func (s *Screen) paint() {
 	if s.lines > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", s.lines)
 	}
-	for _, e := range s.homes {
-		b.WriteString("\r\x1b[K" + render.Truncate(render.CleanLine(s.line(e)), max(s.Columns-1, 20)) + "\n")
+	for _, h := range s.homes {
+		b.WriteString("\r\x1b[K" + render.Truncate(render.CleanLine(s.line(h.Event)), max(s.Columns-1, 20)) + "\n")
 	}
 	s.lines = len(s.homes)
 	io.WriteString(s.W, b.String()) // there is nobody to tell that the terminal is gone

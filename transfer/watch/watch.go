@@ -70,6 +70,19 @@ type Event struct {
 	State string `json:"state"`
 	// Swept says why changes are found by looking only; "": the system tells them.
 	Swept string `json:"swept,omitempty"`
+
+	changed []tidemark.SessionID // those that Sessions counts
+}
+
+// sessionSet are sessions that changed, each of which counts once.
+type sessionSet map[tidemark.SessionID]bool
+
+// add adds the sessions of an event, and returns how many there are now.
+func (s sessionSet) add(e Event) int {
+	for _, id := range e.changed {
+		s[id] = true
+	}
+	return len(s)
 }
 
 // The states of an Event.
