@@ -121,7 +121,7 @@ func TestTheScreenOfChat(t *testing.T) {
 			c.types("\x0c\x1b[Z")
 			c.shows("accepts edits")
 			c.types(`call edit {"path":"tides.txt","old_string":"two\n","new_string":"2\n2b\n"}` + "\r")
-			see("edit", "(+2 −1)", "2 - two", "3 + 2b", "Done.")
+			see("edit", "(+2 −1", "2 - two", "3 + 2b", "Done.")
 			c.types(`call task {"action":"add","text":"look at the moon"}` + "\r")
 			see("tasks", "☐ 1 look at the moon", "Done.")
 

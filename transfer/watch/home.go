@@ -325,7 +325,7 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	}
 	swept := h.event.Swept
 	first := h.sweepAt.IsZero()
-	worth := e.Sessions > 0 || first || e.State != h.event.State || !slices.Equal(e.Problems, h.event.Problems)
+	worth := e.Sessions > 0 || first || e.Waiting != h.event.Waiting || e.State != h.event.State || !slices.Equal(e.Problems, h.event.Problems)
 	e.Swept, e.At = swept, time.Now()
 	if e.LagMS = h.event.LagMS; e.Sessions > 0 && !first {
 		e.LagMS = e.At.Sub(changedAt).Milliseconds()
@@ -411,7 +411,7 @@ func (w *Watcher) take(ctx context.Context, h *home) (e Event, left bool, err er
 		})
 	}
 	err = i.Paths(ctx, h.Path)
-	left = left || i.Waiting > 0
+	e.Waiting, left = i.Waiting, left || i.Waiting > 0
 	for _, r := range i.Results {
 		if r.State != "known" && r.State != "empty" && r.State != "waiting" {
 			e.Sessions++

@@ -207,6 +207,3 @@ func (r *rig) status() Status {
 func took(n int) func(Event) bool { return func(e Event) bool { return e.Entries >= n } }
 
 func in(state string) func(Event) bool { return func(e Event) bool { return e.State == state } }
-
-// hasProblem fits an Event with a problem.
-func hasProblem(e Event) bool { return len(e.Problems) > 0 }

@@ -77,6 +77,9 @@ func (s *Screen) line(e Event) string {
 	if e.Drafts > 0 {
 		says += ", being written"
 	}
+	if e.Waiting > 0 {
+		says += fmt.Sprintf(", %d waiting: open here", e.Waiting)
+	}
 	if e.LagMS > 0 {
 		says += fmt.Sprintf(", %s after", time.Duration(e.LagMS)*time.Millisecond)
 	}

@@ -64,6 +64,7 @@ type Event struct {
 	Ignored  int       `json:"ignored,omitempty"`
 	Trashed  int       `json:"trashed,omitempty"` // passed over: in the trash here
 	Purged   int       `json:"purged,omitempty"`  // passed over: purged here
+	Waiting  int       `json:"waiting,omitempty"` // somebody has them open here; they are tried again
 	LagMS    int64     `json:"lag_ms"`            // from the first notice of a change until it was imported
 	Problems []string  `json:"problems,omitempty"`
 	// State is following, or why nothing is imported now: paused, full.
@@ -340,7 +341,7 @@ func (w *Watcher) report(ctx context.Context, now bool) {
 	for _, h := range w.inOrder() {
 		e := h.total
 		e.Problems = h.event.Problems
-		e.At, e.LagMS, e.State, e.Swept = h.event.At, h.event.LagMS, h.event.State, h.event.Swept
+		e.At, e.LagMS, e.State, e.Swept, e.Waiting = h.event.At, h.event.LagMS, h.event.State, h.event.Swept, h.event.Waiting
 		r.Homes = append(r.Homes, e)
 	}
 	w.reported, w.news = time.Now(), false

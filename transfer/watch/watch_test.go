@@ -276,7 +276,7 @@ func TestASessionThatSomebodyHasOpenWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.append(r.transcript("-tea", 0), say(idOf(0), 2, "/tea")+say(idOf(0), 3, "/tea"))
-	r.until("that it waits", hasProblem)
+	r.until("that it waits", func(e Event) bool { return e.Waiting == 1 && len(e.Problems) == 0 })
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
