@@ -294,9 +294,9 @@ func TestCancelledCommandLeavesNoProcess(t *testing.T) {
 }
 
 func TestCommandThatTakesTooLongIsEndedWithItsChildren(t *testing.T) {
-	b := shellBox(t, Options{Timeout: 300 * time.Millisecond})
+	b := shellBox(t, Options{Timeout: 2 * time.Second})
 	res := sh(t, b, "echo so far; "+stubborn["ignores SIGTERM"])
-	wantHas(t, res, "so far\n", "stopped after 300ms")
+	wantHas(t, res, "so far\n", "stopped after 2s")
 	if !res.IsError {
 		t.Error("a timeout is no error")
 	}

@@ -38,9 +38,9 @@ func TestDefinedToolGetsItsInputOnStdinAndInAVariable(t *testing.T) {
 }
 
 func TestDefinedToolIsEndedWithItsChildren(t *testing.T) {
-	b := shellBox(t, Options{Timeout: 300 * time.Millisecond})
+	b := shellBox(t, Options{Timeout: 2 * time.Second})
 	define(t, b, Definition{Name: "slow", Command: stubborn["ignores SIGTERM"]})
-	wantError(t, call(t, b, "slow", m{}), "stopped after 300ms")
+	wantError(t, call(t, b, "slow", m{}), "stopped after 2s")
 	gone(t, pidIn(t, b))
 
 	b = shellBox(t, Options{})
