@@ -291,7 +291,7 @@ func TestEveryKindOfRecordIsKnownToTheVault(t *testing.T) {
 	places := map[string]string{
 		"session": "session", "notes": "label, title, tag", "name": "label, title", "past": "copies of entries", "worker": "worker", "checkpoint": "checkpoint", "draft": "draft",
 		"file": "file, snapshot", "memory": "memory", "item": "item", "agent": "agent", "schedule": "schedule", "review": "review", "job": "job", "fork": "ids alone",
-		"lease": "holder alone", "pulse": "a time", "ask": "holder alone", "wake": "a time, and a MAC", "plain": "a mark", "secret": "the vault itself", "project": "a path", "source": "a path", "unit": "names and ids of files", "handover": "ids and hashes", "purgekey": "a key", "purged": "a MAC",
+		"lease": "holder alone", "pulse": "a time", "ask": "holder alone", "wake": "a time, and a MAC", "plain": "a mark", "secret": "the vault itself", "project": "a path", "source": "a path", "unit": "names and ids of files", "handover": "ids and hashes", "purgekey": "a key", "purged": "a MAC", "watch": "paths, and problems that are masked",
 		"fleet": "names and limits", "daemon": "names", "lane": "ids", "slots": "ids", "request": "an answer of the server: ids and what is masked already",
 		"tenant": "the operator's: masked for good", "issuer": "the operator's", "user": "the operator's: masked for good", "workspace": "the operator's",
 		"token": "the operator's: masked for good", "audit": "the operator's: masked for good", "anchor": "hashes", "boot": "numbers of a server that writes the audit log", "serverkey": "a key", "signout": "a hash",

@@ -340,7 +340,10 @@ func (w *Watcher) report(ctx context.Context, now bool) {
 	r := Report{Unheard: w.unheard, Homes: []Event{}}
 	for _, h := range w.inOrder() {
 		e := h.total
-		e.Problems = h.event.Problems
+		e.Problems = nil
+		for _, p := range h.event.Problems { // which may quote a file
+			e.Problems = append(e.Problems, w.o.Opened.Store.MaskText(p))
+		}
 		e.At, e.LagMS, e.State, e.Swept, e.Waiting = h.event.At, h.event.LagMS, h.event.State, h.event.Swept, h.event.Waiting
 		r.Homes = append(r.Homes, e)
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // never is longer than any test.
@@ -259,6 +262,28 @@ func TestAHomeThatVanishesAndComesBackIsFollowedAgain(t *testing.T) {
 	r.until("a line", took(1))
 	if len(kept(t, r.s)) != 1 {
 		t.Error("the session is not there")
+	}
+}
+
+func TestAReportKeepsNoSecretThatAProblemQuotes(t *testing.T) {
+	const secret = "open-sesame"
+	r := newRig(t)
+	r.o.Opened = open.Around(store.New(memory.New(), &store.Options{Secrets: func(e tidemark.Entry) (found []store.Secret) {
+		if at := strings.Index(e.Text(), secret); at >= 0 {
+			found = append(found, store.Secret{From: at, To: at + len(secret), Rule: "sesame"})
+		}
+		return found
+	}}))
+	w := New(r.o)
+	w.homes["x"] = &home{event: Event{Tool: "codex", Problems: []string{"line 3: " + secret + " is no JSON"}}}
+	w.news = true
+	w.report(t.Context(), true)
+	kept, err := ControlOf(r.o).Report(t.Context())
+	if err != nil || len(kept.Homes) != 1 || len(kept.Homes[0].Problems) != 1 {
+		t.Fatalf("%+v, %v", kept, err)
+	}
+	if got := kept.Homes[0].Problems[0]; strings.Contains(got, secret) || !strings.Contains(got, "line 3") {
+		t.Errorf("the report has %q", got)
 	}
 }
 
