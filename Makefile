@@ -72,6 +72,12 @@ adapters: deps ## the examples beside the frameworks themselves, which are large
 	$(GO) test -C examples/adk ./...
 	TIDEMARK_TEST_NPM=1 $(GO) test -count=1 -timeout=30m ./examples
 
+.PHONY: mcp
+mcp: deps ## the official client and the example servers of MCP from npm, beside the program
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	npm install --silent --no-audit --no-fund --prefix "$$folder" @modelcontextprotocol/sdk@1 @modelcontextprotocol/server-{everything,filesystem,memory}@2026.8.31 && \
+	MCP_NODE_MODULES="$$folder" $(GO) test -count=1 -timeout=15m -v -run 'TypeScriptClient|ExampleServers' ./cmd/tidemark
+
 .PHONY: race
 race: deps ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
@@ -131,6 +137,7 @@ soak: deps ## random histories against the model, SOAKCHECKS (10000) each, what 
 		$(GO) test -count=1 -timeout=0 ./$$dir -args -rapid.checks=$(SOAKCHECKS) </dev/null; \
 	done
 	TIDEMARK_EVERY_CASE=1 $(GO) test -count=1 -timeout=0 -run '^(TestScripts|TestEveryPageFitsAndIsAccessible)$$' ./cmd/tidemark ./server
+	TIDEMARK_DAY_FILES=50000 TIDEMARK_WATCH_KILLS=300 $(GO) test -count=1 -timeout=0 -run 'ADayOfTenTools|AKilledWatcher' ./transfer/watch
 	@$(MAKE) fuzz FUZZTIME=10m
 
 .PHONY: audit-trial
@@ -153,12 +160,23 @@ TASKS ?=
 tasks: build ## have the agent solve thirty small tasks: by a script, or by a real model (TASKS='-provider …', with its key in the environment)
 	$(GO) run ./workshop/tasks -bin bin/tidemark$$($(GO) env GOEXE) $(TASKS)
 
+# What make clients is told besides, such as '-kills 0' or '-dir FOLDER'.
+CLIENTS ?=
+
+.PHONY: clients
+clients: build ## go on with sessions in the agents of others, from npm, against a scripted model; writes docs/agents.md; minutes, npm
+	$(GO) run ./workshop/clients -bin bin/tidemark$$($(GO) env GOEXE) -write docs/agents.md $(CLIENTS)
+
 # What make evidence is told besides, such as -short, '-share 0.1' or '-only crash'.
 EVIDENCE ?=
 
 .PHONY: evidence
 evidence: deps ## try every promise, hours, and write docs/evidence.md; goes on where it was (EVIDENCE=-short: minutes)
 	$(GO) run ./workshop/evidence -doc docs/evidence.md $(EVIDENCE)
+
+.PHONY: pictures
+pictures: deps ## take the pictures of the README and the guide in a browser, light and dark, of the samples of other tools
+	$(GO) test -count=1 -run TestSessionsOfEveryClientAreShown ./server -args -pictures $(CURDIR)/docs/images
 
 .PHONY: clean
 clean: ## remove what was built

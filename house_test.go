@@ -31,7 +31,7 @@ var floors = map[string][]string{
 		"internal/grant", "internal/instructions", "internal/extension", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
-	"doors": {"open", "transfer", "transfer/watch", "server/...", "mcp", "acp"},
+	"doors": {"open", "transfer", "transfer/watch", "transfer/remote", "transfer/sync", "transfer/resume", "server/...", "mcp", "acp"},
 	"roof":  {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
@@ -42,6 +42,7 @@ var floors = map[string][]string{
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
 	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
+	{"convert/...", "convert/dialogue", "what one tool is given of another one's session is the same for all of them"},
 	{"convert/...", "convert/bundle", "the data exports of web services are zips with lists of conversations"},
 	{"store", "search/index", "the store keeps its search index where it keeps sessions"},
 	{"store/upkeep", "store", "upkeep goes from session to session by the rules of the store"},
@@ -67,6 +68,9 @@ var neighbours = []struct{ from, to, reason string }{
 	{"transfer", "open", "what is brought in or out lies in a store that somebody opens"},
 	{"transfer/watch", "transfer", "a watcher imports what changed"},
 	{"transfer/watch", "open", "what is imported lies in a store that somebody opens"},
+	{"transfer/sync", "transfer/remote", "what is synced lies in a remote"},
+	{"transfer/resume", "transfer", "a session goes on in a tool that was given it"},
+	{"mcp", "transfer/resume", "a session is left to somebody in a tool that it can go on in"},
 	{"server/...", "server/...", "the rooms of the server are made for each other"},
 	{"server/...", "transfer", "people bring sessions in and out over HTTP"},
 	{"server/serve", "open", "a server answers from stores that somebody opens"},
@@ -103,7 +107,7 @@ var tenants = map[string]string{
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",
 	"golang.org/x/crypto/chacha20poly1305": "seal",
 	"filippo.io/age":                       "seal",
-	"github.com/klauspost/":                "archive",
+	"github.com/klauspost/":                "archive transfer/sync",
 	"github.com/yuin/goldmark":             "render",
 	"github.com/chromedp/":                 "tests",
 	"github.com/creack/pty":                "tests",

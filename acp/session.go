@@ -359,35 +359,13 @@ func (s *session) handOver(c *chat.Chat, done chan struct{}, a store.HandoverReq
 // takeOver is the command that asks for a session that is written to elsewhere.
 const takeOver = "take-over"
 
-// takeOverTimeout is how long the holder of a session has to hand it over, and
-// takeOverLook how often that is checked.
-const (
-	takeOverTimeout = 30 * time.Second
-	takeOverLook    = 200 * time.Millisecond
-)
-
 // ask asks the writer of the session to hand it over, and waits.
 func (s *session) ask(ctx context.Context) error {
 	o, err := s.options(ctx, s.id)
-	if err == nil {
-		err = s.a.o.Store.RequestHandover(ctx, s.id, o.Holder)
-	}
 	if err != nil {
 		return err
 	}
-	patience, stop := context.WithTimeout(ctx, takeOverTimeout)
-	defer stop()
-	for {
-		err := s.goOn(ctx)
-		if !errors.Is(err, tidemark.ErrHeld) {
-			return err
-		}
-		select {
-		case <-patience.Done():
-			return err
-		case <-time.After(takeOverLook):
-		}
-	}
+	return s.a.o.Store.AwaitHandover(ctx, s.id, o.Holder, s.goOn)
 }
 
 // The options of a permission request.

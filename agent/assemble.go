@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
@@ -154,25 +153,11 @@ func (a Assembly) Begin(ctx context.Context, r *Resume) (*chat.Chat, error) {
 	return c, nil
 }
 
-// handoverTimeout is how long the holder of a session has to hand it over.
-const handoverTimeout = 30 * time.Second
-
 // takeOver asks the holder of a session for it and waits.
-func (a Assembly) takeOver(ctx context.Context, id tidemark.SessionID) (*chat.Chat, error) {
-	if err := a.Chat.Store.RequestHandover(ctx, id, a.Chat.Holder); err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithTimeout(ctx, handoverTimeout)
-	defer stop()
-	for {
-		c, err := chat.Resume(ctx, a.Chat, id)
-		if !errors.Is(err, tidemark.ErrHeld) {
-			return c, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+func (a Assembly) takeOver(ctx context.Context, id tidemark.SessionID) (c *chat.Chat, err error) {
+	err = a.Chat.Store.AwaitHandover(ctx, id, a.Chat.Holder, func(ctx context.Context) error {
+		c, err = chat.Resume(ctx, a.Chat, id)
+		return err
+	})
+	return c, err
 }

@@ -15,8 +15,10 @@ import (
 const BackendPath = "/api/v1/backend/"
 
 // BackendFormat is the version of these calls. A client refuses a server
-// that speaks another one.
-const BackendFormat = 1
+// that speaks another one. In format 2 it is the client who keeps the search index
+// where About says that the server does not: one of format 1 would remove entries
+// and leave their words.
+const BackendFormat = 2
 
 // Service is the name that a server reports, so that a client can tell it
 // from an unrelated page.
@@ -67,6 +69,9 @@ type About struct {
 	Service         string `json:"service"`
 	Format          int    `json:"format"`
 	MaxRequestBytes int64  `json:"max_request_bytes"`
+	// Searches: the server has an index of words. Otherwise the index is in the
+	// records and logs of the store, and who writes keeps it.
+	Searches bool `json:"searches"`
 }
 
 // Record is a tidemark.Record on the wire. Bodies are base64.

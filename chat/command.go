@@ -96,7 +96,11 @@ func (c *Chat) runShell(ctx context.Context, bash tool.Tool, command string) (to
 	r, err := bash.Run(tool.WithSeen(ctx, tool.Seen{Scope: scope}), input)
 	if err != nil {
 		r.IsError = true
-		r.Text = strings.TrimSpace(r.Text + "\ninterrupted: " + err.Error())
+		why := "interrupted: " + err.Error()
+		if ctx.Err() != nil {
+			why = "interrupted"
+		}
+		r.Text = strings.TrimSpace(r.Text + "\n" + why)
 	}
 	c.emit(Event{Result: &tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: id, Text: r.Text, IsError: r.IsError}})
 	c.emit(Event{Ended: &Turn{}})

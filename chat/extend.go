@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/extension"
@@ -123,6 +124,7 @@ func (c *Chat) describe(t *thread, agent string) error {
 		whose = "the user"
 	}
 	t.prompt += fmt.Sprintf("\n\nWhat follows is from %s and was written by %s.\n\n%s", a.File, whose, a.Text)
+	t.choose(a)
 	for _, name := range a.Tools {
 		t.only = append(t.only, tool.Known(name))
 	}
@@ -130,6 +132,40 @@ func (c *Chat) describe(t *thread, agent string) error {
 		t.without = append(t.without, tool.Known(name))
 	}
 	return nil
+}
+
+// anthropicProvider is the provider whose models the files of Claude Code name.
+const anthropicProvider = "anthropic"
+
+// choose takes the model that an agent asks for, while the provider stays the
+// same. Only the person's own files have a say in what is paid for, and an alias
+// such as "opus" names a model of Claude Code's choice, which nobody else knows;
+// people are told what is not heeded. The caller holds c.mu.
+func (t *thread) choose(a extension.Agent) {
+	why := ""
+	switch {
+	case a.Model == "" || a.Model == t.c.answers.name:
+		return
+	case !a.Own:
+		why = "only your own files may choose a model"
+	case !strings.ContainsFunc(a.Model, unicode.IsDigit):
+		why = "it is an alias, and not the name of a model"
+	case strings.HasPrefix(a.Model, "claude-") != (t.c.answers.provider == anthropicProvider):
+		why = "the conversation is with " + t.c.answers.provider
+	default:
+		t.model = answerer{provider: t.c.answers.provider, name: a.Model}
+		return
+	}
+	t.unheeded = fmt.Sprintf("%s asks for the model %s: %s. It has that of the conversation.", a.File, a.Model, why)
+}
+
+// answering returns the model that answers this thread now.
+func (t *thread) answering() answerer {
+	who := t.c.answering()
+	if t.model.name != "" && t.model.provider == who.provider {
+		who.name = t.model.name
+	}
+	return who
 }
 
 // allows reports whether a thread has a tool: a worker that was described may

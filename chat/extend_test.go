@@ -100,6 +100,46 @@ func TestADescribedWorkerHasNoMoreThanItsTools(t *testing.T) {
 	}
 }
 
+// TestOnlyThePersonsFilesChooseAModel: a project could choose a dear one.
+func TestOnlyThePersonsFilesChooseAModel(t *testing.T) {
+	for name, c := range map[string]struct {
+		agent extension.Agent
+		want  string
+		told  string
+	}{
+		"own":        {extension.Agent{Own: true, Model: "m2"}, "m2", ""},
+		"same":       {extension.Agent{Own: true, Model: "m1"}, "m1", ""},
+		"none":       {extension.Agent{Own: true}, "m1", ""},
+		"alias":      {extension.Agent{Own: true, Model: "opus"}, "m1", "it is an alias"},
+		"elsewhere":  {extension.Agent{Own: true, Model: "claude-opus-4-1"}, "m1", "the conversation is with scripted"},
+		"of project": {extension.Agent{Model: "m2"}, "m1", "only your own files may choose"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, memory.New(), nil)
+			c.agent.Name, c.agent.File, c.agent.Text = "reviewer", "reviewer.md", "You review."
+			r.o.Extensions = func() chat.Extensions { return chat.Extensions{Agents: []extension.Agent{c.agent}} }
+			conversation := r.new()
+			r.send(conversation, "hello")
+			if err := conversation.Spawn("reviewer", "look"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conversation.Await(t.Context(), "reviewer"); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.model.last(t).Model; got != c.want {
+				t.Errorf("asked %q, want %q", got, c.want)
+			}
+			if told := strings.Join(r.notices(), "\n"); c.told != "" && !strings.Contains(told, c.told) || c.told == "" && strings.Contains(told, "asks for the model") {
+				t.Errorf("told %q, want %q", told, c.told)
+			}
+			r.send(conversation, "and you?")
+			if got := r.model.last(t).Model; got != "m1" {
+				t.Errorf("the conversation itself asked %q", got)
+			}
+		})
+	}
+}
+
 func TestAWorkerOfAnAgentsNameIsThatAgent(t *testing.T) {
 	r := newRig(t, memory.New(), nil)
 	r.o.Extensions = func() chat.Extensions {

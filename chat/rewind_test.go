@@ -2,6 +2,7 @@ package chat_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -167,7 +168,14 @@ func TestWhoeverDiesWhileFilesChangeCanTakeThemBack(t *testing.T) {
 		if !changed {
 			return err != nil
 		}
+		left := ".tidemark-" + rand.Text()
+		r.put(left, "half")
 		again := next.resume(c.ID())
+		// c1 changes a file of the folder itself; c2 one in another.
+		interrupted := strings.HasPrefix(results(next.path(c.ID()))["c1"].Text, "interrupted while this ran")
+		if swept := next.file(left) == "absent"; swept != interrupted {
+			t.Errorf("the edit was interrupted: %t; what it left was swept: %t", interrupted, swept)
+		}
 		p, lookErr := again.LookBack(t.Context(), 0)
 		if lookErr != nil {
 			t.Fatal(lookErr)
@@ -178,6 +186,9 @@ func TestWhoeverDiesWhileFilesChangeCanTakeThemBack(t *testing.T) {
 		}
 		if next.file("a.txt") != "one\n" || next.file("new/b.txt") != "absent" {
 			t.Errorf("taken back: a.txt %q, new/b.txt %q", next.file("a.txt"), next.file("new/b.txt"))
+		}
+		if next.file(left) != "absent" {
+			t.Error("a rewind leaves what a killed one left")
 		}
 		next.close(again)
 		return err != nil

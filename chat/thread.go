@@ -28,6 +28,11 @@ type thread struct {
 	only []string
 	// without are tools that it does not have.
 	without []string
+	// model is the model of its own that the person's file about it names;
+	// unheeded says which wish of a file is not met, until people were told. Neither
+	// is kept: what a session says must not choose what is paid for.
+	model    answerer
+	unheeded string
 
 	turning sync.Mutex // held during a turn
 	stale   bool       // the head was moved, and the context is not read again yet
@@ -361,7 +366,8 @@ const (
 
 // mend adds results for calls that have no outcome because their process died
 // or could not keep it: the model has to know, and nothing is run again
-// unasked.
+// unasked. What such a call left beside the file that it was about to replace is
+// removed first: once its result is kept, nobody looks for it again.
 func (t *thread) mend(ctx context.Context, onBranch bool) error {
 	open := unanswered(t.context)
 	if len(open) == 0 {
@@ -375,6 +381,7 @@ func (t *thread) mend(ctx context.Context, onBranch bool) error {
 			why = branched
 		case t.began[call.ID]:
 			why = begun
+			t.box().Tidy(call.Name, call.Input)
 		}
 		results = append(results, resultEntry(call.ID, tool.Result{Text: why, IsError: true}))
 	}

@@ -290,7 +290,7 @@ func (t *thread) request(name string) model.Request {
 // ask asks the model and keeps its answer. An answer cut short by ctx is kept
 // as far as it came.
 func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
-	who := t.c.answering()
+	who := t.answering()
 	r := t.request(who.name)
 	now, err := t.check(who, r)
 	if err != nil {

@@ -114,6 +114,10 @@ func (c *Chat) runWorker(ctx context.Context, w *worker, done chan struct{}) {
 	if errors.Is(err, tidemark.ErrNotFound) {
 		err = nil // a new worker
 	}
+	if w.thread.unheeded != "" {
+		w.thread.notice("%s", w.thread.unheeded)
+		w.thread.unheeded = ""
+	}
 	for {
 		c.mu.Lock()
 		if err != nil || ctx.Err() != nil || len(w.queue) == 0 {

@@ -19,6 +19,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,11 @@ type Tool struct {
 	// Moved are where its stores are instead when a variable of the environment is
 	// set.
 	Moved []Moved
+
+	// Offered returns where in a home the sessions are that the tool offers to go on
+	// with in a project, as a slash-separated path. Nil: it offers all of them
+	// everywhere.
+	Offered func(project string) string
 
 	// Local is the folder of its sessions inside a project, for a tool that
 	// keeps them there without naming the project; "": it does not.
@@ -77,11 +83,29 @@ type Tool struct {
 	// has no place for. Nil: export is not supported.
 	Export func(ctx context.Context, out Out, s *Session) ([]string, error)
 
+	// Handover says how the tool is given a session that it goes on with; nil: it
+	// cannot be. What it adds to one keeps the names of what is there.
+	Handover *Handover
+
 	// Fleet returns the agents, schedules and jobs at the Source, of a tool that
 	// runs agents; nil: it does not. ExportFleet writes them as the tool would
 	// have, and returns what it has no place for.
 	Fleet       func(ctx context.Context, p Source) (*Fleet, error)
 	ExportFleet func(ctx context.Context, out Out, f *Fleet) ([]string, error)
+}
+
+// Handover is how a tool is given a session.
+type Handover struct {
+	// NewID makes an id as the tool does. Nil: a random UUID.
+	NewID func() string
+	// InNames returns what of an id is in the names of its files. Nil: all.
+	InNames func(id string) string
+	// Load returns the command line that has the tool take in the file that Export
+	// wrote, for one that keeps its sessions where nobody else can write. Nil: it
+	// finds the file itself.
+	Load func(file string) []string
+	// Note is what a person should know before the tool goes on with a session.
+	Note string
 }
 
 // Moved is a store that a variable of the environment moves.
@@ -114,6 +138,8 @@ type SourceFile struct {
 	// Unit names the files that one session is made of, such as by its
 	// transcript. A session may have several, and several may share one.
 	Unit string
+	// Shared says that other sessions may be made of it, too.
+	Shared bool
 	// Entry is the file in the list of its folder.
 	Entry fs.DirEntry
 }
@@ -170,6 +196,9 @@ type Out interface {
 	// SQL makes a new SQLite database, or opens one that an earlier session
 	// was exported into.
 	SQL(ctx context.Context, name string) (Database, error)
+	// There is what is in the folder already; nil: nothing. What is written to be
+	// copied into another folder finds that one here.
+	There() fs.FS
 	// Getenv is as for a Source.
 	Getenv(string) string
 }
@@ -243,6 +272,10 @@ type Retention struct {
 	Change string   // how a person changes that
 	Spares []string // units that it leaves alone
 }
+
+// WorkFolder is the folder that a tool goes on with the session in: its project, or
+// the root where it has none.
+func (s *Session) WorkFolder() string { return cmp.Or(s.Project, "/") }
 
 // Fork is where a session branched off another one.
 type Fork struct {

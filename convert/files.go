@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -173,6 +175,28 @@ func WriteFile(out Out, name string, data []byte) error {
 	if _, err := f.Write(data); err != nil {
 		f.CloseWithError(err)
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	return f.Close()
+}
+
+// WriteLines writes a file of JSON lines, each by a call of put, which keeps the
+// first error. After an error nothing is left behind.
+func WriteLines(out Out, name string, write func(put func(line any))) error {
+	f, err := out.Create(name)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	var failed error
+	write(func(line any) {
+		b, err := Encode(line)
+		if failed = cmp.Or(failed, err); failed == nil {
+			w.Write(append(b, '\n')) // a bufio.Writer keeps its first error
+		}
+	})
+	if failed = cmp.Or(failed, w.Flush()); failed != nil {
+		f.CloseWithError(failed)
+		return fmt.Errorf("%s: %w", name, failed)
 	}
 	return f.Close()
 }

@@ -20,9 +20,15 @@ const maxFolders = 12
 // those of path.Match, and ** at the end means everything below. What is not there
 // is left out; a folder that cannot be read is an error.
 func FilesLike(patterns ...string) func(context.Context, Source) iter.Seq2[SourceFile, error] {
+	return UnitsLike(func(string) string { return "." }, patterns...)
+}
+
+// UnitsLike is FilesLike for a tool that keeps each session in files of its own.
+// Unit returns, by the name of a file, the unit that it belongs to.
+func UnitsLike(unit func(file string) string, patterns ...string) func(context.Context, Source) iter.Seq2[SourceFile, error] {
 	return func(ctx context.Context, p Source) iter.Seq2[SourceFile, error] {
 		return func(yield func(SourceFile, error) bool) {
-			l := lister{ctx: ctx, fsys: p.FS, yield: yield}
+			l := lister{ctx: ctx, fsys: p.FS, yield: yield, unit: unit}
 			for _, pattern := range patterns {
 				if !l.list(p.Path, strings.Split(path.Clean(pattern), "/"), 0) {
 					return
@@ -40,6 +46,7 @@ type lister struct {
 	ctx   context.Context
 	fsys  fs.FS
 	yield func(SourceFile, error) bool
+	unit  func(file string) string
 }
 
 // list lists what the parts of a pattern match in a folder, and reports whether to
@@ -96,5 +103,5 @@ func (l *lister) file(name string, e fs.DirEntry) bool {
 	if !e.Type().IsRegular() && !IsFile(l.fsys, name) {
 		return true
 	}
-	return l.yield(SourceFile{Path: name, Unit: ".", Entry: e}, l.ctx.Err())
+	return l.yield(SourceFile{Path: name, Unit: l.unit(name), Entry: e}, l.ctx.Err())
 }

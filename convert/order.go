@@ -38,7 +38,10 @@ func OriginalsFirst[T any](all []T, link func(T) (id, original string)) []T {
 // Identity is what sessions are told apart and ordered by.
 type Identity struct {
 	ID, Original string
-	CreatedAt    time.Time
+	// Owners are sessions of which this one may be a helper agent: of the first
+	// that is there.
+	Owners    []string
+	CreatedAt time.Time
 }
 
 // InOrder orders sessions by their creation, originals first, and drops

@@ -23,3 +23,10 @@ func Milli(ms float64) time.Time {
 	}
 	return time.UnixMilli(int64(ms)).UTC()
 }
+
+// FormatTime writes a time as tools do that are written in JavaScript: in
+// milliseconds and UTC.
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+
+// ToMilli is the opposite of Milli.
+func ToMilli(t time.Time) int64 { return max(0, t.UnixMilli()) }

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer/resume"
 )
 
 func (r *room) writingTools(s *sdk.Server) {
@@ -57,6 +58,7 @@ type handOverIn struct {
 	Note     string `json:"note" jsonschema:"what is done, what is not, and what to do next"`
 	Agent    string `json:"agent,omitempty" jsonschema:"the agent of the fleet that is to go on"`
 	To       string `json:"to,omitempty" jsonschema:"who is to go on, when it is no agent of the fleet; absent: whoever comes next"`
+	In       string `json:"in,omitempty" jsonschema:"the tool on their machine to go on in, such as claude-code or codex; absent: the chat of Tidemark"`
 	KeepOpen bool   `json:"keep_open,omitempty" jsonschema:"do not ask whoever has the session open to let it go"`
 }
 
@@ -94,8 +96,10 @@ func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOv
 		return out, tidemark.Invalidf("a hand-over without a note: say what is done and what is not")
 	case len(note) > maxMemoryBytes:
 		return out, tidemark.Invalidf("a note of %d bytes, at most %d are allowed", len(note), maxMemoryBytes)
-	case in.Agent != "" && in.To != "":
-		return out, tidemark.Invalidf("agent and to exclude each other")
+	case in.Agent != "" && (in.To != "" || in.In != ""):
+		return out, tidemark.Invalidf("agent excludes to and in")
+	case in.In != "" && !slices.Contains(resume.Tools(), in.In):
+		return out, tidemark.Invalidf("tool %.40q: want one of %s", in.In, strings.Join(resume.Tools(), ", "))
 	}
 	_, p, err := r.find(ctx, in.Session)
 	if err != nil {
@@ -106,6 +110,9 @@ func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOv
 		return out, err
 	}
 	out = handOverOut{Session: p.Name(), Resume: "tidemark chat --resume " + p.Name()}
+	if in.In != "" {
+		out.Resume = "tidemark resume " + p.Name() + " --in " + in.In
+	}
 	text := handedOver(p, in, clientOf(req), out.Resume)
 	if in.Agent != "" {
 		out.Job, err = r.toAgent(ctx, in.Agent, text)

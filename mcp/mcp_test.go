@@ -31,7 +31,7 @@ type house struct {
 }
 
 func newHouse(t testing.TB) *house {
-	s := store.New(memory.New(), &store.Options{Words: search.EntryWords})
+	s := store.New(memory.New(), &store.Options{Places: search.EachWord})
 	t.Cleanup(func() { s.Close() })
 	return &house{t, s, Options{
 		Open:    func(context.Context) (*store.Store, error) { return s, nil },

@@ -306,8 +306,12 @@ func TestASessionIsHandedOverToWhoeverComesNext(t *testing.T) {
 		}
 	}
 	for _, args := range []map[string]any{{"session": "last", "note": " "}, {"session": "last", "note": strings.Repeat("x", maxMemoryBytes+1)}, {"session": "none", "note": "x"},
-		{"session": "last", "note": "x", "to": "jo", "agent": "helper"}, {"session": "last", "note": "x", "agent": "nobody"}} {
+		{"session": "last", "note": "x", "to": "jo", "agent": "helper"}, {"session": "last", "note": "x", "agent": "nobody"},
+		{"session": "last", "note": "x", "in": "; rm -rf ~"}, {"session": "last", "note": "x", "in": "codex", "agent": "helper"}} {
 		h.refused(c, "hand_over", args)
+	}
+	if out, _ := call[handOverOut](h, c, "hand_over", map[string]any{"session": "last", "note": "x", "in": "codex", "keep_open": true}); out.Resume != "tidemark resume "+string(w.ID())+" --in codex" {
+		t.Errorf("it goes on with %q", out.Resume)
 	}
 }
 

@@ -67,12 +67,12 @@ func TestEventsAreReadInAnyPieces(t *testing.T) {
 	for name, r := range map[string]io.Reader{
 		"whole": strings.NewReader(stream), "one by one": iotest.OneByteReader(strings.NewReader(stream)), "with its end": iotest.DataErrReader(strings.NewReader(stream)),
 	} {
-		in := NewEvents(r, func() {})
+		in := NewEvents("openai", r, func() {})
 		var got []Sent
 		for {
 			s, err := in.Next()
 			if err != nil {
-				if err != io.EOF {
+				if !errors.Is(err, io.EOF) {
 					t.Error(err)
 				}
 				break
@@ -87,8 +87,8 @@ func TestEventsAreReadInAnyPieces(t *testing.T) {
 }
 
 func TestCutConnectionIsNoEnd(t *testing.T) {
-	in := NewEvents(io.MultiReader(strings.NewReader("data: 1\n"), iotest.ErrReader(io.ErrUnexpectedEOF)), func() {})
-	if s, err := in.Next(); err != io.ErrUnexpectedEOF {
+	in := NewEvents("openai", io.MultiReader(strings.NewReader("data: 1\n"), iotest.ErrReader(io.ErrUnexpectedEOF)), func() {})
+	if s, err := in.Next(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %+v, %v", s, err)
 	}
 }

@@ -24,19 +24,21 @@ type Sent struct {
 }
 
 // Events reads server-sent events: LF or CR LF, comments left out, memory
-// bounded.
+// bounded. Its errors are those of the provider, ready for the caller.
 type Events struct {
+	name  string
 	in    *bufio.Reader
 	total int64
 	line  []byte
 	data  []byte
-	stray []byte
+	stray []byte // the beginning of the first line that belongs to no event
 	seen  int
 }
 
-// NewEvents reads r; alive is called whenever bytes have arrived.
-func NewEvents(r io.Reader, alive func()) *Events {
-	return &Events{in: bufio.NewReaderSize(&living{r, alive}, 16<<10)}
+// NewEvents reads the answer of a provider; alive is called whenever bytes have
+// arrived.
+func NewEvents(provider string, r io.Reader, alive func()) *Events {
+	return &Events{name: provider, in: bufio.NewReaderSize(&living{r, alive}, 16<<10)}
 }
 
 type living struct {
@@ -52,10 +54,47 @@ func (l *living) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// First returns the first byte of the stream that is not white space, without
-// consuming it: it distinguishes a page ('<') and a whole answer ('{') from
-// events, whatever content type the server declares.
-func (e *Events) First() (byte, error) {
+// Begin looks at the beginning of an answer, whatever content type the server
+// declares: whole means that it is one JSON object and no stream, for Whole to
+// read. A page in place of both is an error.
+func (e *Events) Begin() (whole bool, err error) {
+	first, err := e.first()
+	switch {
+	case err != nil:
+		return false, e.failed(err)
+	case first == '<' || first == '[':
+		return false, e.Page()
+	}
+	return first == '{', nil
+}
+
+// Page returns the error for something else than what was asked for, with the
+// beginning of it.
+func (e *Events) Page() error {
+	page, _ := e.rest(MaxRefusalBytes)
+	return Nonsense(e.name, "answered with a page instead of a stream", page)
+}
+
+// Whole returns an answer that is not a stream.
+func (e *Events) Whole() ([]byte, error) {
+	all, err := e.rest(2 * MaxAnswerBytes)
+	if err != nil {
+		return nil, e.failed(err)
+	}
+	return all, nil
+}
+
+// failed is the provider's error for one of reading.
+func (e *Events) failed(err error) error {
+	if err == ErrEndless {
+		return Endless(e.name)
+	}
+	return Lost(e.name, err)
+}
+
+// first returns the first byte of the stream that is not white space, without
+// consuming it.
+func (e *Events) first() (byte, error) {
 	for {
 		b, err := e.in.ReadByte()
 		if err != nil {
@@ -73,9 +112,9 @@ func (e *Events) First() (byte, error) {
 	}
 }
 
-// Rest returns what is left of the stream, at most max bytes; more than that
+// rest returns what is left of the stream, at most max bytes; more than that
 // is ErrEndless, together with the beginning.
-func (e *Events) Rest(max int) ([]byte, error) {
+func (e *Events) rest(max int) ([]byte, error) {
 	all, err := io.ReadAll(io.LimitReader(e.in, int64(max)+1))
 	if err == nil && len(all) > max {
 		return all[:max], ErrEndless
@@ -83,18 +122,21 @@ func (e *Events) Rest(max int) ([]byte, error) {
 	return all, err
 }
 
-// Stray returns the beginning of the first line that belongs to no event, if the
-// stream had no event at all.
-func (e *Events) Stray() []byte {
-	if e.seen > 0 {
-		return nil
+// Next returns the next event that has data. At the end of the stream the error
+// wraps io.EOF, unless the stream had no event and something else; an event that
+// the end cut off comes before it, marked.
+func (e *Events) Next() (Sent, error) {
+	s, err := e.next()
+	switch {
+	case err == io.EOF && e.seen == 0 && len(e.stray) > 0:
+		err = Nonsense(e.name, "answered with something else than a stream", e.stray)
+	case err != nil:
+		err = e.failed(err)
 	}
-	return e.stray
+	return s, err
 }
 
-// Next returns the next event that has data. At the end of the stream the
-// error is io.EOF; an event that the end cut off comes before it, marked.
-func (e *Events) Next() (Sent, error) {
+func (e *Events) next() (Sent, error) {
 	var s Sent
 	e.data = e.data[:0]
 	some := false

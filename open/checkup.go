@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -75,6 +77,32 @@ func (c *Checkup) Recover(ctx context.Context, url string) error {
 		c.Add("repair", Mended, "%s", what)
 	}
 	return err
+}
+
+// Upgrade says what an upgrade will need, before it begins: the next command that
+// writes makes it.
+func (c *Checkup) Upgrade(ctx context.Context, o *Opened, url string) error {
+	b, ok := o.Inner.(upgradable)
+	if !ok {
+		return nil
+	}
+	from, to, bytes, err := b.PendingUpgrade(ctx)
+	if err != nil || from >= to {
+		return err
+	}
+	_, path, _ := strings.Cut(url, ":")
+	free, err := durable.FreeBytes(filepath.Dir(path))
+	if err != nil {
+		return tidemark.Storagef("store %s: %w", path, err)
+	}
+	state, fix := Healthy, ""
+	if free < bytes {
+		state, fix = Warning, "make room before the next command that writes"
+	}
+	const mb = 1 << 20
+	c.Add("format", state, "%d; the next command that writes upgrades it to %d and keeps a copy: that takes up to %.1f MB on its disk, %.1f MB are free",
+		from, to, float64(bytes)/mb, float64(free)/mb).Fix = fix
+	return nil
 }
 
 // Keys checks how the store is encrypted.
@@ -155,6 +183,10 @@ func (c *Checkup) damage(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
+// fewBehind is how many entries may be behind without a word: short commands leave
+// some hundred to the next program that stays.
+const fewBehind = 1000
+
 // index checks whether the search index is up to date.
 func (c *Checkup) index(ctx context.Context, s *store.Store) error {
 	if c.Fix {
@@ -169,7 +201,17 @@ func (c *Checkup) index(ctx context.Context, s *store.Store) error {
 			c.Add("index", Mended, "made anew from %d entries", made)
 		}
 	}
-	behind, err := s.Unindexed(ctx)
+	wrong, err := s.VerifyIndex(ctx)
+	if err != nil && !errors.Is(err, tidemark.ErrUnsupported) {
+		return err
+	}
+	for _, err := range wrong {
+		c.Add("index", Broken, "%v", err).Fix = "tidemark doctor --fix"
+	}
+	if len(wrong) > 0 {
+		return nil
+	}
+	behind, err := s.Unindexed(ctx, 0)
 	switch {
 	case errors.Is(err, tidemark.ErrUnsupported):
 		c.Add("index", Healthy, "none: a search reads everything")
@@ -177,6 +219,8 @@ func (c *Checkup) index(ctx context.Context, s *store.Store) error {
 		return err
 	case behind == 0:
 		c.Add("index", Healthy, "up to date")
+	case behind < fewBehind:
+		c.Add("index", Healthy, "up to date but for what is new (%d), which a search reads", behind)
 	default:
 		c.Add("index", Warning, "%d entries are not indexed yet", behind).Fix = "tidemark doctor --fix"
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/remote"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/project"
@@ -159,7 +160,7 @@ func open(ctx context.Context, url string, o *Options) (*Opened, error) {
 // is encrypted; inner is the one below the encryption. Closing the result closes
 // the Backend.
 func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
-	rules, err := Rules(b, o)
+	rules, err := Rules(b, inner, o)
 	if err != nil {
 		return nil, err
 	}
@@ -186,9 +187,20 @@ func (o *Opened) Refile(r tidemark.Record) (tidemark.Record, error) {
 	return o.Fleet().Refile(r)
 }
 
+// searchesItself reports whether a Backend has an index of words. In any other one,
+// package store keeps the search index, in records and logs like those of sessions.
+func searchesItself(inner tidemark.Backend) bool {
+	if far, ok := inner.(*remote.Backend); ok {
+		return far.Searches()
+	}
+	_, err := tidemark.Ability[tidemark.Searcher](inner)
+	return err == nil
+}
+
 // Rules returns the options of a store over b, with functions from other packages:
-// for words, secrets, prices and projects.
-func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
+// for words, secrets, prices and projects. Inner is the Backend below the encryption,
+// or b itself.
+func Rules(b, inner tidemark.Backend, o *Options) (*store.Options, error) {
 	k := newOpener(o)
 	if _, sealed := b.(*seal.Backend); !sealed && k.Redact == store.RedactVault {
 		return nil, errPlainVault()
@@ -202,15 +214,20 @@ func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 		return nil, err
 	}
 	environ := k.Environ
-	return &store.Options{
+	rules := &store.Options{
 		Price:   price,
-		Words:   search.EntryWords,
 		Secrets: secretsIn(finder),
 		Redact:  k.Redact,
 		Marks:   func(ctx context.Context, folder string) []string { return project.Marks(ctx, folder, environ) },
 		There:   project.Exists,
 		Warn:    k.SecretsMet,
-	}, nil
+	}
+	if searchesItself(inner) {
+		rules.Words = search.EntryWords
+	} else {
+		rules.Places = search.EachWord
+	}
+	return rules, nil
 }
 
 // secretsIn finds the secrets of an entry, in the form that the store needs.

@@ -93,6 +93,7 @@ type htmlPage struct {
 	md     mdHTML
 	json   []byte
 
+	used    map[string]usedTool
 	callers map[string]int // the calls that started workers, with the workers' indexes
 	within  string         // prefix of ids; "" for the session itself
 }
@@ -252,6 +253,12 @@ func (h *htmlPage) entry(e tidemark.Entry) {
 		}
 	}
 	h.say("</header>\n")
+	h.body(e)
+	h.say("</article>\n")
+}
+
+// body writes what an entry is and holds.
+func (h *htmlPage) body(e tidemark.Entry) {
 	switch e.Kind {
 	case tidemark.KindBranch:
 		n := strconv.FormatInt(e.Parent, 10)
@@ -260,7 +267,6 @@ func (h *htmlPage) entry(e tidemark.Entry) {
 		h.note(h.s.GapText)
 	}
 	h.blocks(e)
-	h.say("</article>\n")
 }
 
 // blocks writes the content of an entry; context added by a tool is folded.

@@ -66,30 +66,10 @@ func hint(s string) string {
 }
 
 func (h *htmlPage) toolUse(b *tidemark.Block) {
-	input, ok := members(b.Input)
-	first := ""
-	for _, m := range input {
-		if s, isText := jsonString(m.value); isText && s != "" {
-			first = hint(s)
-			break
-		}
-	}
 	h.say(`<details class="tool">`)
-	h.summary(h.s.ToolCall, or(b.Name, h.s.Unnamed), first)
-	changes := edits(input)
-	for _, e := range changes {
-		h.diff(e)
-	}
-	switch {
-	case len(changes) > 0:
-		h.mix("<details><summary>", h.s.Input, "</summary>\n")
-		h.jsonBlock(b.Input)
-		h.say("</details>\n")
-	case ok:
-		h.members(input)
-	case len(b.Input) > 0:
-		h.jsonBlock(b.Input)
-	}
+	h.summary(h.s.ToolCall, or(b.Name, h.s.Unnamed), Argument(*b))
+	h.input(b)
+	h.remember(b)
 	h.say("</details>\n")
 	if i, ok := h.callers[b.ID]; ok && b.ID != "" {
 		h.mix(`<p class="note">`, h.s.Worker, ` <a href="#`+workerID(i)+`">#`+workerID(i)+"</a></p>\n")
@@ -131,35 +111,6 @@ func (h *htmlPage) source(language, s string) {
 	h.say("</pre>\n")
 }
 
-// diff shows a replacement line by line. The signs in front say what the
-// colours say.
-func (h *htmlPage) diff(e edit) {
-	before, old, new, after := e.split()
-	h.say(`<pre class="diff" tabindex="0">`)
-	h.diffLines("", "  ", before)
-	h.diffLines("del", "- ", old)
-	h.diffLines("ins", "+ ", new)
-	h.diffLines("", "  ", after)
-	h.say("</pre>\n")
-}
-
-func (h *htmlPage) diffLines(tag, sign string, lines []string) {
-	if len(lines) == 0 {
-		return
-	}
-	if tag != "" {
-		h.say("<", tag, ">")
-	}
-	for _, line := range lines {
-		h.say(sign)
-		escape(h.w, Clean(line))
-		h.say("\n")
-	}
-	if tag != "" {
-		h.say("</", tag, ">")
-	}
-}
-
 func (h *htmlPage) toolResult(b *tidemark.Block, depth int) {
 	class, what := "result", h.s.ToolResult
 	if b.IsError {
@@ -171,22 +122,10 @@ func (h *htmlPage) toolResult(b *tidemark.Block, depth int) {
 	}
 	h.say(`<details class="`, class, `">`)
 	h.summary(what, "", hint(told))
-	switch {
-	case b.Text != "":
-		h.pre(b.Text)
-	case len(b.Blocks) == 0:
-		h.note(h.s.Nothing)
-	}
 	if depth >= maxIndent {
 		h.say("</details>\n")
 	}
-	for i := range b.Blocks {
-		if inner := &b.Blocks[i]; inner.Type == tidemark.BlockText {
-			h.pre(inner.Text) // tool output is data
-		} else {
-			h.block(inner, depth+1)
-		}
-	}
+	h.output(b, depth)
 	if depth < maxIndent {
 		h.say("</details>\n")
 	}

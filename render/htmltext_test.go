@@ -73,10 +73,10 @@ func TestOnlyPixelsBecomeImages(t *testing.T) {
 
 func TestEditsAreShownAsLinesTakenAndPut(t *testing.T) {
 	for _, c := range []struct{ input, want string }{
-		{`{"old_string":"a\nb\nc","new_string":"a\nx\ny\nc"}`, "  a\n<del>- b\n</del><ins>+ x\n+ y\n</ins>  c\n"},
+		{`{"old_string":"a\nb\nc","new_string":"a\nx\ny\nc"}`, "  a\n<span class=\"pair\"><del>- b\n</del><ins>+ x\n+ y\n</ins></span>  c\n"},
 		{`{"oldText":"<a>","newText":""}`, "<del>- &lt;a&gt;\n</del>"},
 		{`{"path":"p","edits":[{"old_str":"","new_str":"n\n"}]}`, "<ins>+ n\n</ins>"},
-		{`{"old_str":"1\n2\n3\n4\nx","new_str":"1\n2\n3\n4\ny"}`, "  2\n  3\n  4\n<del>- x\n</del><ins>+ y\n</ins>"},
+		{`{"old_str":"1\n2\n3\n4\nx","new_str":"1\n2\n3\n4\ny"}`, "  2\n  3\n  4\n<span class=\"pair\"><del>- x\n</del><ins>+ y\n</ins></span>"},
 	} {
 		page := document(t, HTML, Document{}, answer(tidemark.Block{Type: tidemark.BlockToolUse, Name: "edit", Input: []byte(c.input)}))
 		if want := `<pre class="diff" tabindex="0">` + c.want + "</pre>"; !strings.Contains(page, want) {

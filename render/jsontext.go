@@ -3,7 +3,6 @@ package render
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 )
 
 // appendJSON adds raw to dst, one value per line, or unchanged when it is not
@@ -196,31 +195,4 @@ func withoutLists(all []member) []member {
 		}
 	}
 	return kept
-}
-
-// contextLines is how many equal lines are shown around a change.
-const contextLines = 3
-
-// split splits a replacement into the equal lines before and after the
-// change, and those removed and added.
-func (e edit) split() (before, old, new, after []string) {
-	old, new = lines(e.old), lines(e.new)
-	n := 0
-	for n < len(old) && n < len(new) && old[n] == new[n] {
-		n++
-	}
-	before, old, new = old[:n], old[n:], new[n:]
-	n = 0
-	for n < len(old) && n < len(new) && old[len(old)-1-n] == new[len(new)-1-n] {
-		n++
-	}
-	after, old, new = old[len(old)-n:], old[:len(old)-n], new[:len(new)-n]
-	return before[max(len(before)-contextLines, 0):], old, new, after[:min(len(after), contextLines)]
-}
-
-func lines(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }

@@ -119,6 +119,19 @@ func (m *mdPage) entry(e tidemark.Entry) {
 		m.say(" · ", mdLine("["+label+"]"))
 	}
 	m.say("\n\n")
+	m.body(e)
+}
+
+// Markdown writes the content of an entry as Markdown, without a heading. The
+// error is that of w.
+func (t *Transcript) Markdown(w io.Writer, e tidemark.Entry) error {
+	m := &mdPage{w: buffered(w), s: wordsOr(t.Words), level: "## "}
+	m.body(e)
+	return m.w.Flush()
+}
+
+// body writes what an entry is and holds.
+func (m *mdPage) body(e tidemark.Entry) {
 	switch e.Kind {
 	case tidemark.KindBranch:
 		m.say("*", mdLine(m.s.BranchFrom), " ", strconv.FormatInt(e.Parent, 10), "*\n\n")

@@ -27,12 +27,9 @@ func Phrase(text string) string { return FirstLine(text, phraseColumns) }
 // Call is a tool call in one line: the tool, and the most telling field of
 // its input.
 func Call(tool string, input json.RawMessage) string {
-	var fields map[string]any
-	if json.Unmarshal(input, &fields) == nil {
-		for _, name := range []string{"command", "path", "url", "pattern", "name", "key", "code"} {
-			if v, ok := fields[name].(string); ok {
-				return tool + ": " + Phrase(v)
-			}
+	if all, ok := members(input); ok {
+		if s := field(all, fieldNames); s != "" {
+			return tool + ": " + Phrase(s)
 		}
 	}
 	return tool + ": " + Phrase(JSONText(input))
@@ -55,6 +52,17 @@ func OrDash(s string) string {
 	}
 	return CleanLine(s)
 }
+
+// TimeOrDash is a time for people in their zone, "-" when there is none.
+func TimeOrDash(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.RFC3339)
+}
+
+// SinceNow is how long ago a time was.
+func SinceNow(t time.Time) string { return Ago(t, time.Now()) }
 
 // Ago is how long before now a time was, in the largest unit that fits.
 func Ago(t, now time.Time) string {

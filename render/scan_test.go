@@ -13,7 +13,7 @@ import (
 
 // globals are attributes that each tag may have.
 var globals = map[string]string{
-	"class":           `(top|skip|tree|entry (system|user|assistant|tool|other|damaged)|seq|label|quiet|fact|note|text|thinking|context|worker|tool|result( failed)?|hint|input|diff|plain|definition|goal|wide|center|end|self|hl-[cskntaid]|language-[\w+#.-]+)`,
+	"class":           `(top|skip|tree|entry (system|user|assistant|tool|other|damaged)|seq|label|quiet|fact|note|text|thinking|context|worker|tool|result( failed)?|hint|input|diff|file|pair|numbered|tasks|a-[0rgybmc134]( a-[134])*|plain|definition|goal|wide|center|end|self|hl-[cskntaid]|language-[\w+#.-]+)`,
 	"id":              `(transcript|(w\d+)?[eh]-?\d+|w\d+h?)`,
 	"tabindex":        `(0|-1)`,
 	"dir":             `auto`,
@@ -28,7 +28,7 @@ var tags = map[string]map[string]string{
 	"section": {},
 	"article": {}, "h1": {}, "h2": {}, "h3": {}, "h4": {}, "h5": {}, "h6": {}, "p": {}, "div": {}, "span": {}, "bdi": {},
 	"a":       {"href": `(#(transcript|(w\d+)?e-?\d+|w\d+)|(?i:https?|mailto):[!-~]*)`, "rel": `noopener noreferrer`, "title": `[^<>"]*`},
-	"details": {"open": ``}, "summary": {}, "dl": {}, "dt": {}, "dd": {}, "pre": {}, "code": {}, "del": {}, "ins": {},
+	"details": {"open": ``}, "summary": {}, "dl": {}, "dt": {}, "dd": {}, "pre": {"aria-hidden": `true`}, "code": {}, "del": {}, "ins": {},
 	"em": {}, "strong": {}, "blockquote": {}, "ul": {}, "ol": {"start": `\d+`}, "li": {}, "table": {}, "tr": {}, "td": {},
 	"th": {"scope": `col`}, "figure": {}, "figcaption": {}, "br": {}, "hr": {},
 	"img":  {"loading": `lazy`, "alt": `[^<>"]*`, "src": `data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]*=*`},

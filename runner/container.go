@@ -53,7 +53,7 @@ type box struct {
 // unrecorded.
 func (r *run) box(ctx context.Context, argv, inside []string) (*box, error) {
 	c := r.t.Container
-	engine, err := find(c.Engine, "", c.Environ)
+	engine, err := FindProgram(c.Engine, "", c.Environ)
 	if err != nil {
 		return nil, fmt.Errorf("container engine: %w", err)
 	}
@@ -161,7 +161,7 @@ func (b *box) remove() {
 func remove(ctx context.Context, engine, id string, environ []string) error {
 	ctx, cancel := context.WithTimeout(ctx, engineWait)
 	defer cancel()
-	engine, err := find(engine, "", environ)
+	engine, err := FindProgram(engine, "", environ)
 	if err != nil {
 		return fmt.Errorf("container engine: %w", err)
 	}
@@ -180,7 +180,7 @@ func remove(ctx context.Context, engine, id string, environ []string) error {
 func Containers(ctx context.Context, engine string, environ []string) ([]Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineWait)
 	defer cancel()
-	path, err := find(engine, "", environ)
+	path, err := FindProgram(engine, "", environ)
 	if err != nil {
 		return nil, fmt.Errorf("container engine: %w", err)
 	}

@@ -69,9 +69,10 @@ func markOf(p Process) string {
 	return variableMark + "=" + p.Mark
 }
 
-// find returns the path of a program, looked up in the agent's PATH and not
-// in that of this process.
-func find(name, dir string, environ []string) (string, error) {
+// FindProgram returns the path of a program, looked up in the PATH of an
+// environment and not in that of this process; one with a slash is looked up from
+// dir. ErrNotFound: it is not there, or not to be run.
+func FindProgram(name, dir string, environ []string) (string, error) {
 	if name == "" {
 		return "", tidemark.Invalidf("an agent without a program")
 	}

@@ -159,7 +159,7 @@ func (r *run) do(ctx context.Context, p program) (ending, error) {
 	}
 	cmd := &exec.Cmd{Dir: r.t.Dir, Env: r.environ(p.environ), Args: p.argv}
 	if r.t.Container == nil {
-		path, err := find(p.argv[0], r.t.Dir, cmd.Env)
+		path, err := FindProgram(p.argv[0], r.t.Dir, cmd.Env)
 		if err != nil {
 			return ending{code: -1}, err
 		}

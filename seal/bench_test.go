@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/backendtest"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
@@ -128,7 +129,8 @@ func BenchmarkListFirstPage(b *testing.B) {
 }
 
 func BenchmarkIndex(b *testing.B) {
-	sealed, _, _ := made(b)
+	slot, _ := fileKey(b)
+	sealed := must[*seal.Backend](b)(seal.Create(ctx, memory.NewSearcher(), slot))
 	words := make([]string, 0, 400)
 	for i := range 400 {
 		words = append(words, fmt.Sprintf("word%d", i%100))

@@ -32,9 +32,9 @@ type storeKey struct {
 
 const bundleVersion = 1
 
-// maxStoreKeys is how many store keys a bundle may hold: the old and the new
-// one of a rotation.
-const maxStoreKeys = 2
+// maxStoreKeys is how many store keys a bundle may hold. The keyring of a store has
+// two during a rotation; a Ring has an earlier one until nothing is sealed with it.
+const maxStoreKeys = 16
 
 func (b *bundle) key(id keyID) *secret {
 	for i := range b.keys {

@@ -31,7 +31,12 @@ var disks = map[string]func(dir string, create bool) (tidemark.Backend, error){
 	},
 }
 
-func words(e tidemark.Entry) []string { return strings.Fields(strings.ToLower(e.Text())) }
+func wordPlaces(e tidemark.Entry, yield func([]byte, int)) bool {
+	for i, word := range strings.Fields(strings.ToLower(e.Text())) {
+		yield([]byte(word), i)
+	}
+	return true
+}
 
 // sealedStore seals a new place in dir.
 func sealedStore(t *testing.T, dir string, open func(string, bool) (tidemark.Backend, error)) (*store.Store, tidemark.Backend, seal.Unlocker) {
@@ -39,7 +44,7 @@ func sealedStore(t *testing.T, dir string, open func(string, bool) (tidemark.Bac
 	slot, key := fileKey(t)
 	inner := must[tidemark.Backend](t)(open(dir, true))
 	b := must[*seal.Backend](t)(seal.Create(ctx, inner, slot))
-	return store.New(b, &store.Options{Words: words}), inner, key
+	return store.New(b, &store.Options{Places: wordPlaces}), inner, key
 }
 
 var somebody = tidemark.Holder{Program: "test", PID: 1, Host: "here"}
@@ -142,7 +147,7 @@ func sees(t *testing.T, dir string, open func(string, bool) (tidemark.Backend, e
 		inner.Close()
 		return true
 	}
-	s := store.New(b, &store.Options{Words: words})
+	s := store.New(b, &store.Options{Places: wordPlaces})
 	defer s.Close()
 	got, errs := everything(s, ids)
 	for place, text := range got {

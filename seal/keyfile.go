@@ -115,12 +115,7 @@ func parseKeyLine(line string) (key secret, err error) {
 // kept on paper, and the slot that lets it open the store. The text is an age
 // identity: a file that holds it is a key file.
 func NewRecovery() (text string, slot NewSlot, err error) {
-	id, err := age.GenerateX25519Identity()
-	if err != nil {
-		return "", NewSlot{}, err
-	}
-	slot, err = AgeSlot(RecoveryLabel, id.Recipient().String())
-	return id.String(), slot, err
+	return NewIdentity(RecoveryLabel)
 }
 
 // RecoveryLabel is the label of the slot of a recovery key.

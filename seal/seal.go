@@ -19,7 +19,6 @@ package seal
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -126,11 +125,7 @@ func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Bac
 	if err := empty(ctx, inner); err != nil {
 		return nil, err
 	}
-	var keys bundle
-	id := newSecret()
-	copy(keys.store[:], id[:])
-	keys.names, keys.words = newSecret(), newSecret()
-	r := &ring{bundle: keys.withNewKey(), header: &header{Format: Format, Store: hex.EncodeToString(keys.store[:])}}
+	r := emptyRing()
 	o := &opener{}
 	for _, s := range slots {
 		if err := r.header.add(s, r.bundle); err != nil {

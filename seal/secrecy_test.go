@@ -18,7 +18,7 @@ import (
 
 // spy looks at everything that goes down.
 type spy struct {
-	*memory.Backend
+	*memory.Searcher
 	mu   sync.Mutex
 	seen bytes.Buffer
 }
@@ -35,7 +35,7 @@ func (s *spy) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, e
 		}
 	}
 	s.mu.Unlock()
-	return s.Backend.Commit(ctx, b)
+	return s.Searcher.Commit(ctx, b)
 }
 
 func (s *spy) Index(ctx context.Context, lines ...tidemark.Indexed) error {
@@ -44,12 +44,12 @@ func (s *spy) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 		fmt.Fprintf(&s.seen, "%s %q\n", l.Log, l.Words)
 	}
 	s.mu.Unlock()
-	return s.Backend.Index(ctx, lines...)
+	return s.Searcher.Index(ctx, lines...)
 }
 
 func TestNothingOfACanaryReachesTheBackendUnderneath(t *testing.T) {
 	const canary = "kanarienvogel"
-	s := &spy{Backend: memory.New()}
+	s := &spy{Searcher: memory.NewSearcher()}
 	slot, _ := fileKey(t)
 	b := must[*seal.Backend](t)(seal.Create(ctx, s, slot))
 	if err := b.AddSlot(ctx, must[seal.NewSlot](t)(seal.PassphraseSlot("", []byte(canary), cheap))); err != nil {
@@ -194,8 +194,13 @@ func TestALostAnswerLeavesNoWrongEnd(t *testing.T) {
 	}
 }
 
-func TestAnIndexCanBeSwitchedOff(t *testing.T) {
-	b, inner, opens := made(t)
+func TestAnIndexOfWordsCanBeSwitchedOff(t *testing.T) {
+	inner := memory.NewSearcher()
+	slot, opens := fileKey(t)
+	b := must[*seal.Backend](t)(seal.Create(ctx, inner.Again(), slot))
+	reopened := func(*testing.T, *memory.Searcher, seal.Unlocker) *seal.Backend {
+		return must[*seal.Backend](t)(seal.Open(ctx, inner.Again(), opens))
+	}
 	keep(t, b, says(logOne, 1, "fish", "bird"))
 	other := reopened(t, inner, opens)
 	index := func(b *seal.Backend) error {
@@ -241,7 +246,8 @@ func TestAnIndexCanBeSwitchedOff(t *testing.T) {
 }
 
 func TestABeginningFindsAllThatHaveIt(t *testing.T) {
-	b, _, _ := made(t)
+	slot, _ := fileKey(t)
+	b := must[*seal.Backend](t)(seal.Create(ctx, memory.NewSearcher(), slot))
 	words := []string{"fis", "fish", "fisch", "fischer", "fischerei", "Fisch", "日本語", "日本語版", "\x00fish", "fi"}
 	keep(t, b, says(logOne, 1, words...))
 	for i, w := range words {

@@ -148,10 +148,11 @@ func (b *Backend) RemoveSlot(ctx context.Context, id string) error {
 	})
 }
 
-// SetIndex sets whether the store may have an index of hashed words. Without
-// one, the methods of Searcher return ErrUnsupported, in every program, and the
-// existing index is removed. A program that is indexing at that moment may leave
-// the words of its last lines; a second call removes them.
+// SetIndex sets whether the store may have a search index: MayIndex reports it in
+// every program. Where there may be none, the methods of Searcher return
+// ErrUnsupported, and the existing index of hashed words is removed; one that is
+// kept in records and logs is removed by who keeps it. A program that is indexing at
+// that moment may leave the words of its last lines; a second call removes them.
 func (b *Backend) SetIndex(ctx context.Context, allowed bool) error {
 	err := b.change(ctx, func(next *ring) error {
 		next.header.NoIndex = !allowed

@@ -82,17 +82,23 @@ func (b *Backend) searcher(ctx context.Context) (tidemark.Searcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	may, err := b.MayIndex(ctx)
+	if err == nil && !may {
+		err = tidemark.Unsupportedf("the store keeps no index of words")
+	}
+	return s, err
+}
+
+// MayIndex reports whether the store may have a search index: see SetIndex.
+func (b *Backend) MayIndex(ctx context.Context) (bool, error) {
 	r, err := b.reload(ctx)
 	if errors.Is(err, tidemark.ErrSealed) {
-		r, err = b.ring.Load(), nil // word hashes do not change with a rotation
+		r, err = b.ring.Load(), nil // a rotation changes neither this nor word hashes
 	}
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	if r.header.NoIndex {
-		return nil, tidemark.Unsupportedf("the store keeps no index of words")
-	}
-	return s, nil
+	return !r.header.NoIndex, nil
 }
 
 // Search finds lines by hashed words. A prefix of three letters, or of five and

@@ -268,7 +268,7 @@ func TestIndexFindsWhatTheQueryMatches(t *testing.T) {
 // with the words of text.
 func indexed(t *rapid.T, text string, ask tidemark.IndexQuery) bool {
 	ctx := context.Background()
-	b := memory.New()
+	b := memory.NewSearcher()
 	defer b.Close()
 	log := tidemark.Key{Kind: "session", ID: "one"}
 	line := tidemark.Line{Seq: 1, Kind: "user", At: time.Unix(1, 0).UTC()}

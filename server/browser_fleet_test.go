@@ -147,8 +147,14 @@ func TestEveryTaskIsDoneWithTheKeyboardAlone(t *testing.T) {
 	w.leaves(func() { w.types("o") })
 	w.until(`location.search.includes("at=5")`)
 
+	menu := func() {
+		t.Helper()
+		w.types("m")
+		w.until(`document.querySelector("#act:popover-open")`)
+	}
 	act := func(field, text, button string) {
 		t.Helper()
+		menu()
 		w.tabsTo(field)
 		w.do(selectAll)
 		w.types(text)
@@ -162,6 +168,7 @@ func TestEveryTaskIsDoneWithTheKeyboardAlone(t *testing.T) {
 	act("#at", "2", `button[formaction$="/label"]`)
 	w.sees("say what it is called")
 	w.opens("/sessions/" + id)
+	menu()
 	w.tabsTo("#at")
 	w.types("2" + kb.Tab + "a mark")
 	w.tabsTo(`button[formaction$="/label"]`)
@@ -176,12 +183,15 @@ func TestEveryTaskIsDoneWithTheKeyboardAlone(t *testing.T) {
 	w.opens("/sessions/" + id)
 	act("#at", "4", `form[action$="/fork"] .actions button:first-child`)
 	w.until(`!location.pathname.endsWith(` + quoted(id) + `)`)
+	menu()
 	w.tabsTo(`form[action$="/trash"] button`)
 	w.types(kb.Enter)
 	w.until(`document.getElementById("confirm").open`)
 	w.leaves(func() { w.types(kb.Enter) })
+	menu()
 	w.tabsTo(`form[action$="/restore"] button`)
 	w.leaves(func() { w.types(kb.Enter) })
+	menu()
 	w.tabsTo(`form[action$="/trash"] button`)
 
 	w.goes("gf")

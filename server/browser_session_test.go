@@ -41,10 +41,12 @@ func TestABrowserSearchesBranchesForksAndChangesSessions(t *testing.T) {
 		w.opens("/sessions/" + id)
 		do := func(selector, at, text string) {
 			t.Helper()
+			w.clicks("#act-button")
 			w.fills("#at", at)
 			w.fills("#text", text)
 			w.leaves(func() { w.clicks(selector) })
 		}
+		w.clicks("#act-button")
 		w.fills("#title", "Harbour wall")
 		w.leaves(func() { w.clicks(`form[action$="/rename"] button`) })
 		w.sees("Harbour wall", "not", "Harbour plans")
@@ -64,10 +66,12 @@ func TestABrowserSearchesBranchesForksAndChangesSessions(t *testing.T) {
 		}
 		w.opens("/sessions/" + id)
 		w.sees("a copy")
+		w.clicks("#act-button")
 		w.clicks(`form[action$="/trash"] button`)
 		w.until(`document.getElementById("confirm").open`)
 		w.types(kb.Escape)
 		w.until(`!document.getElementById("confirm").open`)
+		w.clicks("#act-button")
 		w.clicks(`form[action$="/trash"] button`)
 		w.until(`document.getElementById("confirm").open`)
 		w.leaves(func() { w.clicks(`#confirm [value=yes]`) })
@@ -75,6 +79,7 @@ func TestABrowserSearchesBranchesForksAndChangesSessions(t *testing.T) {
 		w.opens("/sessions?state=trash")
 		w.sees("Harbour wall")
 		w.leaves(func() { w.clicks(`a[data-open-row]`) })
+		w.clicks("#act-button")
 		w.leaves(func() { w.clicks(`form[action$="/restore"] button`) })
 		i, err := st.Session(t.Context(), tidemark.SessionID(id))
 		if err != nil || i.Title != "Harbour wall" || i.State != store.Live {
@@ -139,6 +144,11 @@ func TestALongSessionOpensAtItsEndAndLoadsWhatIsOlder(t *testing.T) {
 		t.Logf("the page was read after %.0f ms, long tasks while scrolling %v ms", first, asks[[]int](w, `window.__long || []`))
 		w.opens("/sessions/" + string(out.ID()) + "#e777")
 		w.until(`location.search.includes("at=777") && document.getElementById("e777").getBoundingClientRect().top < innerHeight`)
+		// What is newer comes as well, without a gap.
+		last := asks[int64](w, `Math.max(...[...document.querySelectorAll("#entries [id^=e]")].map((e) => +e.id.slice(1)))`)
+		w.until(fmt.Sprintf(`document.getElementById("e%d") || window.scrollBy(0, 300)`, last+40))
+		all = w.order()
+		inOrder(t, all, all[0], all[len(all)-1])
 	})
 }
 
@@ -165,9 +175,10 @@ func TestAPageFollowsAWriterAndMissesNothingOverARestart(t *testing.T) {
 		w.until(`document.getElementById("newest").getBoundingClientRect().top <= innerHeight`)
 		s.end()
 		say(10)
+		w.until(`document.getElementById("banner").checkVisibility() && document.getElementById("banner").innerText.startsWith("Reconnecting")`)
 		s.begin()
 		say(10)
-		w.until(`document.getElementById("e53")`)
+		w.until(`document.getElementById("e53") && !document.getElementById("banner").checkVisibility()`)
 		say(1)
 		w.until(`document.getElementById("e54")`)
 		inOrder(t, w.order(), 1, said)

@@ -100,6 +100,8 @@ func (s *Server) spaceOf(r *http.Request) (*http.Request, bool) {
 	}
 	r = r.Clone(r.Context())
 	r.URL.Path, r.URL.RawPath = api.BackendPath+call, ""
+	_, route := s.mux.Handler(r)
+	request.NoteRoute(r.Context(), route)
 	return r, true
 }
 
@@ -158,6 +160,6 @@ func isStream(r *http.Request) bool {
 // isBulk reports whether a request may be large. The route decides: paths
 // contain the client's values, and any id could be called files.
 func (s *Server) isBulk(r *http.Request) bool {
-	_, route := s.mux.Handler(r)
+	route := request.Route(r.Context())
 	return strings.HasSuffix(route, " /api/v1/import") || route == api.BackendPath || strings.Contains(route, "/{id}/files/{name")
 }

@@ -77,12 +77,17 @@ func routesOf(t testing.TB, s *Server) (all []route) {
 	return all
 }
 
-var aPage = regexp.MustCompile(`s\.(page|act)\("([^"]+)", (\w+),`)
+var (
+	aPage      = regexp.MustCompile(`s\.(page|act)\("([^"]+)"(\+name)?, request\.(\w+),`)
+	aPlainPage = regexp.MustCompile(`s\.pages\.HandleFunc\("(GET|POST) ([^"]+)"`)
+	anAction   = regexp.MustCompile(`"(\w+)": s\.\w+Act\b`)
+)
 
-// pagesOf reads the source: a ServeMux does not tell what is in it.
+// pagesOf reads the source: a ServeMux does not tell what is in it. There is no
+// matrix without pages, so it fails when it finds few.
 func pagesOf(t testing.TB) (all []route) {
 	t.Helper()
-	files, err := filepath.Glob("pages*.go")
+	files, err := filepath.Glob("pages/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,16 +97,35 @@ func pagesOf(t testing.TB) (all []route) {
 			t.Fatal(err)
 		}
 		for _, m := range aPage.FindAllStringSubmatch(string(text), -1) {
-			r := route{method: "GET", path: m[2], need: map[string]request.Role{"Reader": request.Reader, "Writer": request.Writer, "Admin": request.Admin}[m[3]]}
+			r := route{method: "GET", path: m[2], need: map[string]request.Role{"Reader": request.Reader, "Writer": request.Writer, "Admin": request.Admin}[m[4]]}
+			if r.need == "" {
+				t.Errorf("%s: who may see %s?", name, r.path)
+			}
 			if m[1] == "act" {
 				r.method, r.raw = "POST", true
 			}
-			all = append(all, r)
-			if m[1] == "page" && !strings.HasSuffix(m[2], "}") {
-				r.path += ".json"
+			if m[3] == "" {
 				all = append(all, r)
+				if m[1] == "page" && !strings.HasSuffix(m[2], "}") {
+					r.path += ".json"
+					all = append(all, r)
+				}
+				continue
+			}
+			for _, n := range anAction.FindAllStringSubmatch(string(text), -1) {
+				one := r
+				one.path += n[1]
+				all = append(all, one)
 			}
 		}
+		for _, m := range aPlainPage.FindAllStringSubmatch(string(text), -1) {
+			if m[2] != "/{$}" {
+				all = append(all, route{method: m[1], path: m[2], raw: m[1] == "POST"})
+			}
+		}
+	}
+	if len(all) < 45 {
+		t.Fatalf("%d pages were found", len(all))
 	}
 	return all
 }

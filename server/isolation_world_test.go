@@ -91,7 +91,7 @@ type world struct {
 	db      *pgtest.Database // nil: in memory
 	served  *postgres.Database
 	mu      sync.Mutex
-	memory  map[string]*memory.Backend
+	memory  map[string]*memory.Searcher
 	stores  map[string]*store.Store
 	users   *tenant.Directory
 	things  []thing
@@ -108,7 +108,7 @@ func (w *world) backend(_ context.Context, p tidemark.Principal) (tidemark.Backe
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.memory[p.Tenant+p.User] == nil {
-		w.memory[p.Tenant+p.User] = memory.New()
+		w.memory[p.Tenant+p.User] = memory.NewSearcher()
 	}
 	return w.memory[p.Tenant+p.User], nil
 }
@@ -148,7 +148,7 @@ func must[T any](t testing.TB) func(T, error) T {
 
 func newWorld(t testing.TB, served *postgres.Database) *world {
 	t.Helper()
-	w := &world{served: served, memory: make(map[string]*memory.Backend), stores: make(map[string]*store.Store), table: table{}, actors: map[string]tidemark.Principal{}}
+	w := &world{served: served, memory: make(map[string]*memory.Searcher), stores: make(map[string]*store.Store), table: table{}, actors: map[string]tidemark.Principal{}}
 	w.users = tenant.NewDirectory(must[*store.Store](t)(w.open(t.Context(), tidemark.Operator())).Records())
 	w.somebody(somebody{name: "nobody"})
 	w.somebody(somebody{name: "a made-up token", token: "made-up"})
@@ -417,7 +417,7 @@ func (w *world) digest(t testing.TB) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func (w *world) digestMemory(t testing.TB, sum interface{ Write([]byte) (int, error) }, b *memory.Backend) {
+func (w *world) digestMemory(t testing.TB, sum interface{ Write([]byte) (int, error) }, b tidemark.Backend) {
 	t.Helper()
 	for k, err := range b.Walk(t.Context(), tidemark.Key{}) {
 		if err != nil {

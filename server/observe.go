@@ -29,7 +29,7 @@ func (s *Server) watched(next http.Handler) http.Handler {
 	propagator := propagation.TraceContext{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.o.Now()
-		n := request.NewNotes(r)
+		n := request.NewNotes(r, s.mux)
 		id, _, _ := n.Told()
 		out := &request.Recorder{ResponseWriter: w}
 		out.Header().Set("X-Request-Id", id)
@@ -65,7 +65,7 @@ func (s *Server) watched(next http.Handler) http.Handler {
 // tell reports the outcome of a request.
 func (s *Server) tell(r *http.Request, out *request.Recorder, n *request.Notes, span trace.Span, began time.Time) {
 	took := s.o.Now().Sub(began)
-	_, route := s.mux.Handler(r)
+	route := request.Route(r.Context())
 	if _, path, ok := strings.Cut(route, " "); ok {
 		route = path
 	}

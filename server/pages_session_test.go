@@ -26,7 +26,7 @@ type noSignIn struct{ *auth.LocalAuthenticator }
 // pagesServer serves pages over one store, which it returns.
 func pagesServer(t *testing.T) (*testServer, *store.Store) {
 	t.Helper()
-	st := store.New(memory.New(), &store.Options{Words: search.EntryWords})
+	st := store.New(memory.New(), &store.Options{Places: search.EachWord})
 	s := newTestServer(t, func(o *Options) {
 		o.SignIn = noSignIn{auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))}
 		o.Formats = []string{"md"}
@@ -324,7 +324,7 @@ func TestBranchesWorkersAndWhatIsKeptStandBesideTheSession(t *testing.T) {
 	path := "/sessions/" + string(id)
 	page := s.read(t, "writer-a", path, 200)
 	has(t, page, "another way", "worker=scout", "a pause", "artifacts%2Fa%20b.txt")
-	lacks(t, page, "question 3", "I looked around")
+	lacks(t, page, "answer 3", "I looked around")
 	has(t, s.read(t, "writer-a", path+"?worker=scout", 200), "I looked around")
 	other := s.read(t, "writer-a", path+"?node=n2", 200)
 	has(t, other, "question 3", "ends with n2")

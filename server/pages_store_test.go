@@ -102,7 +102,7 @@ func TestALeaseIsReleasedOnlyWhenItsHolderIsDead(t *testing.T) {
 }
 
 func TestTheIndexIsBroughtUpToDateFromThePage(t *testing.T) {
-	st := store.New(memory.New(), &store.Options{Words: search.EntryWords})
+	st := store.New(memory.New(), &store.Options{Places: search.EachWord})
 	s := newTestServer(t, withPages, func(o *Options) {
 		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil }
 	})

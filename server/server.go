@@ -116,7 +116,7 @@ func New(o Options) (*Server, error) {
 		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, SignIn: o.SignIn, MCP: o.MCP, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
 	s.healthRoutes()
 	s.pages = pages.New(pages.Options{Stores: s.stores, API: s.api, Shutdown: s.shutdown, SignIn: o.SignIn, Inspect: o.Inspect, Formats: o.Formats, NoAudit: o.NoAudit, Version: o.Version, Now: o.Now})
-	s.handler = s.watched(s.guarded(s.stores.Audited(s.mux, s.mux), s.stores.Audited(s.pages.Routes(), s.pages)))
+	s.handler = s.watched(s.guarded(s.stores.Audited(nil, s.mux), s.stores.Audited(s.pages.Routes(), s.pages)))
 	return s, nil
 }
 

@@ -66,7 +66,7 @@ func newTestServer(t *testing.T, change ...func(*Options)) *testServer {
 			defer mu.Unlock()
 			name := p.Tenant + p.User
 			if stores[name] == nil {
-				stores[name] = store.New(complete{memory.New(), t}, &store.Options{Words: search.EntryWords})
+				stores[name] = store.New(complete{memory.New(), t}, &store.Options{Places: search.EachWord})
 			}
 			return stores[name], nil
 		},

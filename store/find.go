@@ -52,6 +52,9 @@ type finder interface {
 // finder returns the index of the store, nil where there is none.
 func (s *Store) finder(ctx context.Context) (finder, error) {
 	if s.index != nil {
+		if err := s.mayIndex(ctx); err != nil {
+			return nil, err
+		}
 		view, err := s.index.Look(ctx)
 		return segmentFinder{s, view}, err
 	}

@@ -61,6 +61,10 @@ func (g *gathered) with(r rank, found iter.Seq2[spot, error]) iter.Seq2[spot, er
 	})
 }
 
+// progressLines is after how many lines Question.Progress is called again: a few
+// milliseconds.
+const progressLines = 1000
+
 // gather reads lines of a log until a time is over, and keeps the places of those
 // that match behind the cursor. It returns how many it did not read.
 func (h *hunt) gather(ctx context.Context, owner string, log tidemark.Key, span tidemark.Span, within time.Duration) (left int64, err error) {
@@ -72,7 +76,13 @@ func (h *hunt) gather(ctx context.Context, owner string, log tidemark.Key, span 
 		if h.isBehind(p) {
 			h.read.add(p)
 		}
-	}, func() bool { stopped = h.late(within); return stopped })
+	}, func() bool {
+		stopped = h.late(within)
+		if h.passed++; h.q.Progress != nil && h.passed%progressLines == 0 {
+			h.q.Progress(h.passed)
+		}
+		return stopped
+	})
 	if stopped {
 		left = span.To - span.From + 1 - read
 	}

@@ -138,7 +138,7 @@ func (s *Store) addHandedTombstones(ctx context.Context, b *tidemark.Batch, sess
 			continue
 		}
 		if err == nil && (h.Tool != sess.Tool || h.ForeignID != sess.ForeignID) {
-			err = s.addTombstone(ctx, b, tidemark.Session{Tool: h.Tool, ForeignID: h.ForeignID})
+			err = s.addTombstone(ctx, b, purgedName(tidemark.Session{Tool: h.Tool, ForeignID: h.ForeignID}))
 		}
 		if err != nil {
 			return err

@@ -13,10 +13,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/search/index"
 )
 
-// The index of a Searcher is made here, behind the writers: a line is indexed
-// within a second of its commit by the process that wrote it, and what a
-// process that died left behind is found and indexed by the next one. Reading
-// never indexes; a search reads what the index does not have yet.
+// The index is made here, behind the writers: a line is indexed within a second of
+// its commit by the process that wrote it, and what a process left that ended before
+// is found and indexed by the next one that stays. Reading never indexes; a search
+// reads what the index does not have yet.
 
 // indexAfter is how long lines are gathered before they are indexed: long
 // enough for a burst to be one transaction, short enough for the promise of a
@@ -63,22 +63,33 @@ func (s *Store) searcher() tidemark.Searcher {
 	return nil
 }
 
-// KeepIndexed indexes what this Store appends, until ctx ends. Without an
-// index, or without Options.Words, it returns at once.
+// stays is how long a program runs before it counts as one that stays, and looks for
+// what others left.
+const stays = 5 * time.Second
+
+// KeepIndexed indexes what this Store appends, until ctx ends, and, if it keeps the
+// index itself, now and then what others left. Without an index it returns at once.
 func (s *Store) KeepIndexed(ctx context.Context) error {
 	merge, stop := s.mergeBeside(ctx)
 	defer stop()
+	left := time.NewTimer(stays)
+	defer left.Stop()
+	if s.index == nil {
+		left.Stop()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-left.C:
+			left.Reset(untilSometimes)
 		case <-s.grown:
-		}
-		select {
-		case <-ctx.Done():
-			s.signal() // for a last CatchUp
-			return nil
-		case <-time.After(indexAfter):
+			select {
+			case <-ctx.Done():
+				s.signal() // for IndexWritten
+				return nil
+			case <-time.After(indexAfter):
+			}
 		}
 		err := s.follow(ctx)
 		switch {
@@ -102,18 +113,59 @@ func (s *Store) KeepIndexed(ctx context.Context) error {
 // follow indexes what was appended.
 func (s *Store) follow(ctx context.Context) error {
 	if s.index != nil {
-		if err := s.Standing(ctx); err != nil {
+		if err := s.mayIndex(ctx); err != nil {
 			return err
 		}
-		return s.indexWritten(ctx)
+		return s.indexWritten(ctx, untilSometimes)
 	}
 	_, err := s.catchUp(ctx, indexLinesBehind, nil)
 	return err
 }
 
-// IndexWritten indexes what this Store appended and KeepIndexed has not come to.
+// worthASegment is how many lines have to be behind before a program that ends
+// indexes them. A segment is a durable commit, which would double the time of a
+// command that appends one line; reading so many takes a search some milliseconds.
+const worthASegment = 256
+
+// IndexWritten indexes, at the end of a program, what this Store appended and
+// KeepIndexed has not come to. An index that the store keeps itself is left as it is
+// while few lines are behind, whoever wrote them, and caught up otherwise.
 // ErrUnsupported: there is no index. ErrHeld: somebody else makes it at the moment.
-func (s *Store) IndexWritten(ctx context.Context) error { return s.follow(ctx) }
+func (s *Store) IndexWritten(ctx context.Context) error {
+	if s.index == nil {
+		return s.follow(ctx)
+	}
+	n, err := s.Unindexed(ctx, worthASegment)
+	if err != nil || n < worthASegment {
+		return err
+	}
+	if err := s.Standing(ctx); err != nil {
+		return err
+	}
+	return s.indexWritten(ctx, 0)
+}
+
+// indexSwitch is a Backend whose owner may forbid a search index.
+type indexSwitch interface {
+	MayIndex(ctx context.Context) (bool, error)
+}
+
+// mayIndex returns ErrUnsupported where the owner of the store forbade the index, and
+// ErrSealed as Standing does.
+func (s *Store) mayIndex(ctx context.Context) error {
+	if err := s.Standing(ctx); err != nil {
+		return err
+	}
+	owner, ok := s.backend.(indexSwitch)
+	if !ok {
+		return nil
+	}
+	may, err := owner.MayIndex(ctx)
+	if err == nil && !may {
+		err = tidemark.Unsupportedf("this store may have no search index")
+	}
+	return err
+}
 
 // Pending reports whether something was appended that KeepIndexed has not
 // indexed.
@@ -124,7 +176,7 @@ func (s *Store) Pending() bool { return len(s.grown) > 0 }
 // when it is not nil, as it goes.
 func (s *Store) CatchUp(ctx context.Context, progress func(lines int64)) (int64, error) {
 	if s.index != nil {
-		if err := s.Standing(ctx); err != nil {
+		if err := s.mayIndex(ctx); err != nil {
 			return 0, err
 		}
 		n, err := s.index.CatchUp(ctx, source{s}, index.Pace{Alone: true, Progress: progress})
@@ -356,9 +408,9 @@ func searchable(log tidemark.Key, l tidemark.Line) (tidemark.Entry, error) {
 	return e, nil
 }
 
-// Unindexed returns how many lines are not indexed yet: ErrUnsupported where
-// there is no index.
-func (s *Store) Unindexed(ctx context.Context) (int64, error) {
+// Unindexed counts the lines that are not indexed yet, and stops when there are at
+// least so many; 0: it counts them all. ErrUnsupported: there is no index.
+func (s *Store) Unindexed(ctx context.Context, enough int64) (int64, error) {
 	find, err := s.finder(ctx)
 	if err != nil {
 		return 0, err
@@ -368,10 +420,15 @@ func (s *Store) Unindexed(ctx context.Context) (int64, error) {
 	}
 	var n int64
 	for lag, err := range find.behind(ctx) {
+		if isOfSession(err) {
+			continue // nothing will make it readable
+		}
 		if err != nil {
 			return n, err
 		}
-		n += lag.To - lag.From + 1
+		if n += lag.To - lag.From + 1; enough > 0 && n >= enough {
+			break
+		}
 	}
 	return n, nil
 }

@@ -55,6 +55,36 @@ func (s *Store) RequestHandover(ctx context.Context, id tidemark.SessionID, from
 	return s.k.RequestHandover(ctx, keyOf(kindSession, id), from)
 }
 
+// handoverPatience is how long a holder has to hand a session over: it looks for
+// requests every second, and may have to finish a turn. handoverLook is how often
+// is looked whether it has.
+const (
+	handoverPatience = 30 * time.Second
+	handoverLook     = 200 * time.Millisecond
+)
+
+// AwaitHandover asks the holder of a session to hand it over to from, and calls try
+// until it returns something else than ErrHeld, for half a minute at most.
+func (s *Store) AwaitHandover(ctx context.Context, id tidemark.SessionID, from tidemark.Holder, try func(context.Context) error) error {
+	if err := s.RequestHandover(ctx, id, from); err != nil {
+		return err
+	}
+	end := time.After(handoverPatience)
+	for {
+		err := try(ctx)
+		if !errors.Is(err, tidemark.ErrHeld) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-end:
+			return err
+		case <-time.After(handoverLook):
+		}
+	}
+}
+
 // KeepAlive renews the lease of w until ctx ends or w is closed, and then returns
 // nil; when the lease is lost it returns ErrConflict. It calls requested, unless
 // that is nil, once for each handover request that comes in. It is meant to run in

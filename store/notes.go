@@ -18,12 +18,12 @@ import (
 
 // The kinds of notes.
 const (
-	noteLabel = "label"
+	NoteLabel = "label"
 	noteTitle = "title"
 	noteTag   = "tag"
 	notePin   = "pin"
 	noteHold  = "hold"
-	noteMask  = "redact"
+	NoteMask  = "redact"
 	noteCost  = "cost"
 )
 
@@ -37,6 +37,12 @@ type Note struct {
 	Secrets []Secret `json:"secrets,omitempty"`
 
 	Costs map[int64]float64 `json:"costs,omitempty"` // in USD, by the seq of the entry
+}
+
+// NoteCount returns how many notes a session has, without reading them.
+func (s *Store) NoteCount(ctx context.Context, id tidemark.SessionID) (int64, error) {
+	r, err := s.k.Get(ctx, keyOf(kindNotes, id), nil)
+	return r.Head.Length, err
 }
 
 // Notes yields the notes of the session, oldest first.
@@ -103,7 +109,7 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 		if err := s.addName(&b, n); err != nil {
 			return err
 		}
-		if err := s.addNote(ctx, &b, id, Note{Kind: noteLabel, Seq: seq, Text: text}); err != nil {
+		if err := s.addNote(ctx, &b, id, Note{Kind: NoteLabel, Seq: seq, Text: text}); err != nil {
 			return err
 		}
 		_, err = s.k.Commit(ctx, b)

@@ -28,7 +28,7 @@ const (
 	RoleContext    = tidemark.KindContext    // what a tool told the model beside what the person said
 	RoleCompaction = tidemark.KindCompaction // summaries
 	RoleTitle      = noteTitle
-	RoleLabel      = noteLabel
+	RoleLabel      = NoteLabel
 	RoleTag        = noteTag
 )
 
@@ -47,7 +47,7 @@ func (q *Question) check() error {
 // The kinds of lines of two ranks; all others are of rankOther. A user's message
 // may also be context, which only its text can tell.
 var (
-	saidKinds    = []string{string(tidemark.User), string(tidemark.Assistant), tidemark.KindCommand, noteLabel, noteTag}
+	saidKinds    = []string{string(tidemark.User), string(tidemark.Assistant), tidemark.KindCommand, NoteLabel, noteTag}
 	contextKinds = []string{string(tidemark.System), tidemark.KindContext, tidemark.KindCompaction}
 )
 

@@ -35,6 +35,9 @@ type Question struct {
 	After      string        // Answer.Next of the same question: go on behind it
 	Within     time.Duration // look no longer than this, more or less; 0: until everything was looked at
 	Facets     bool          // count all hits by what they have in common; not with After
+	// Progress, when it is not nil, is called as lines are read that are in no index,
+	// with how many they are so far.
+	Progress func(lines int64)
 }
 
 // Query is what somebody asked for in words; search.Query is one.
@@ -76,6 +79,7 @@ type Answer struct {
 	Stopped  bool      // Within was over before everything was looked at
 	Until    time.Time // when Stopped: how far back it looked, in the rank that it had come to
 	Behind   int64     // lines that are not indexed yet and, because Within was over, were not read either
+	Waiting  int64     // lines that are not indexed yet, read or not
 	Scanned  bool      // there is no index that could answer: everything was read
 	Damage   error     // the first thing that could not be read, and so not be searched
 }
@@ -147,6 +151,7 @@ type hunt struct {
 	notes map[string]map[noteName]int64 // by name: the newest note of each title, label and tag
 
 	read   gathered // hits in lines that are not indexed
+	passed int64    // such lines, with hits or without
 	last   place    // what was looked at last
 	looked bool     // there was something
 	seen   map[seenHit]bool
@@ -201,6 +206,9 @@ func (h *hunt) indexed(ctx context.Context, index finder) error {
 		return err
 	}
 	for lag, err := range index.behind(ctx) {
+		if isOfSession(err) && h.damaged(err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -209,6 +217,7 @@ func (h *hunt) indexed(ctx context.Context, index finder) error {
 			return err
 		}
 		h.answer.Behind += left
+		h.answer.Waiting += lag.To - lag.From + 1
 	}
 	return h.walkAll(ctx, func(r rank) iter.Seq2[spot, error] {
 		in, notIn := h.q.kinds(r)
@@ -217,6 +226,12 @@ func (h *hunt) indexed(ctx context.Context, index finder) error {
 		}
 		return h.find(ctx, index, r, in, notIn)
 	})
+}
+
+// isOfSession reports whether an error is damage of a session, and not of the index.
+func isOfSession(err error) bool {
+	var d *tidemark.Damage
+	return errors.As(err, &d) && !d.Key.Derived()
 }
 
 // scanned reads everything.
@@ -330,7 +345,7 @@ func (h *hunt) counts() bool { return h.q.Facets && h.q.After == "" }
 
 // isNote reports whether a hit is a title, label or tag.
 func isNote(e tidemark.Entry) bool {
-	return e.Kind == noteTitle || e.Kind == noteLabel || e.Kind == noteTag
+	return e.Kind == noteTitle || e.Kind == NoteLabel || e.Kind == noteTag
 }
 
 // maxLeftOut bounds how many lines are opened to count what is left out: it is

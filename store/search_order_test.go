@@ -106,7 +106,7 @@ func ticking() func() time.Time {
 }
 
 func TestASearchThatTakesTooLongSaysWhereItStoppedAndGoesOnThere(t *testing.T) {
-	s := store.New(memory.New(), &store.Options{Words: plainWords, Now: ticking()})
+	s := store.New(memory.NewSearcher(), &store.Options{Words: plainWords, Now: ticking()})
 	var many []tidemark.Entry
 	for n := range 40 {
 		many = append(many, user(fmt.Sprint("fish ", n%2)))
@@ -148,7 +148,7 @@ func TestASearchThatTakesTooLongSaysWhereItStoppedAndGoesOnThere(t *testing.T) {
 }
 
 func TestASearchThatHasNoTimeToReadWhatIsNotIndexedSaysHowMuch(t *testing.T) {
-	s := store.New(memory.New(), &store.Options{Words: plainWords, Now: ticking()})
+	s := store.New(memory.NewSearcher(), &store.Options{Words: plainWords, Now: ticking()})
 	var many []tidemark.Entry
 	for range 40 {
 		many = append(many, user("fish"))

@@ -23,7 +23,9 @@ func plainPlaces(e tidemark.Entry, yield func(word []byte, place int)) bool {
 	return true
 }
 
-func indexed() *store.Store { return store.New(memory.New(), &store.Options{Words: plainWords}) }
+func indexed() *store.Store {
+	return store.New(memory.NewSearcher(), &store.Options{Words: plainWords})
+}
 
 // bare hides what a Backend can do beyond the seven methods.
 type bare struct{ tidemark.Backend }
@@ -179,7 +181,7 @@ func TestWhatAForkSharesWithTheTrashIsFoundInTheFork(t *testing.T) {
 
 func TestAStoreIndexesWhatItAppendsWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memory.New()
+		b := memory.NewSearcher()
 		s := store.New(b, &store.Options{Words: plainWords})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -203,7 +205,7 @@ func TestAStoreIndexesWhatItAppendsWithinASecond(t *testing.T) {
 }
 
 func TestTwoStoresIndexOneLogOnce(t *testing.T) {
-	b := memory.New()
+	b := memory.NewSearcher()
 	one := store.New(b, &store.Options{Words: plainWords})
 	two := store.New(b.Again(), &store.Options{Words: plainWords})
 	begin(t, one, user("fish"), user("fish"))
@@ -229,4 +231,26 @@ func TestTwoStoresIndexOneLogOnce(t *testing.T) {
 func TestARoleThatNobodyHasIsAMistake(t *testing.T) {
 	_, err := open(t).Search(t.Context(), store.Question{Role: "bogus"})
 	wants(t, err, tidemark.ErrInvalid)
+}
+
+func TestASearchSaysHowMuchItReads(t *testing.T) {
+	s := store.New(memory.New(), &store.Options{Places: plainPlaces})
+	w := s.Create(tidemark.Session{}, store.Self("test"))
+	if _, err := w.Append(t.Context(), slices.Repeat([]tidemark.Entry{tidemark.Say(tidemark.User, "tide")}, 2500)...); err != nil {
+		t.Fatal(err)
+	}
+	var read []int64
+	q := lookFor("tide")
+	q.Progress = func(n int64) { read = append(read, n) }
+	for range 2 {
+		if _, err := s.Search(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.CatchUp(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(read, []int64{1000, 2000}) { // the second search finds all in the index
+		t.Errorf("progress %v", read)
+	}
 }

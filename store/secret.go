@@ -90,7 +90,7 @@ func (v *View) MarkSecrets(ctx context.Context, seq int64, secrets []Secret) err
 		if err := v.renew(ctx, b, seq); err != nil {
 			return err
 		}
-		return v.s.addNote(ctx, b, v.ID, Note{Kind: noteMask, Seq: seq, Worker: v.worker, Secrets: secrets})
+		return v.s.addNote(ctx, b, v.ID, Note{Kind: NoteMask, Seq: seq, Worker: v.worker, Secrets: secrets})
 	})
 }
 
@@ -158,7 +158,7 @@ func (s *Store) marksOf(ctx context.Context, i Info, worker string) (marks, erro
 		if n.Kind == noteCost && n.Worker == worker {
 			maps.Copy(m.costs, n.Costs)
 		}
-		if n.Kind != noteMask {
+		if n.Kind != NoteMask {
 			continue
 		}
 		found++

@@ -26,7 +26,7 @@ func sesames(e tidemark.Entry) (found []store.Secret) {
 
 func redacting(mode store.Redaction) (*store.Store, *memory.Backend) {
 	b := memory.New()
-	return store.New(b, &store.Options{Secrets: sesames, Redact: mode, Words: plainWords}), b
+	return store.New(b, &store.Options{Secrets: sesames, Redact: mode, Places: plainPlaces}), b
 }
 
 // kept returns all that a backend has, as one text.

@@ -51,7 +51,7 @@ func (w *written) take() (logs []tidemark.Key) {
 
 // datedBack adds a note to a batch of an import.
 func (s *Store) datedBack(b *tidemark.Batch) {
-	if s.index == nil {
+	if s.index == nil || errors.Is(s.mayIndex(context.Background()), tidemark.ErrUnsupported) {
 		return
 	}
 	noted := make(map[tidemark.SessionID]bool)
@@ -109,12 +109,11 @@ func (x source) Touched(ctx context.Context, since time.Time) iter.Seq2[index.Lo
 				continue // all sessions were listed
 			}
 			for r, err := range x.s.backend.List(ctx, tidemark.Query{Kind: of.kind, Order: of.order}) {
-				switch {
-				case errors.Is(err, tidemark.ErrCorrupt):
+				if err != nil {
+					if !yield(index.Log{}, err) || !errors.Is(err, tidemark.ErrCorrupt) {
+						return
+					}
 					continue
-				case err != nil:
-					yield(index.Log{}, err)
-					return
 				}
 				if of.order == tidemark.Newest && r.Touched().Before(since) {
 					break
@@ -130,9 +129,8 @@ func (x source) Touched(ctx context.Context, since time.Time) iter.Seq2[index.Lo
 // log yields a log, if there is one.
 func (x source) log(ctx context.Context, key tidemark.Key, yield func(index.Log, error) bool) bool {
 	r, err := x.s.backend.Get(ctx, key)
-	if err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt) {
-		yield(index.Log{}, err)
-		return false
+	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+		return yield(index.Log{}, err) && errors.Is(err, tidemark.ErrCorrupt)
 	}
 	return r.Head.Length == 0 || yield(index.Log{Key: key, Length: r.Head.Length}, nil)
 }
@@ -140,10 +138,7 @@ func (x source) log(ctx context.Context, key tidemark.Key, yield func(index.Log,
 // workers yields the logs of the workers of a session.
 func (x source) workers(ctx context.Context, id tidemark.SessionID, yield func(index.Log, error) bool) bool {
 	for r, err := range x.s.backend.List(ctx, tidemark.Query{Kind: kindWorker, Prefix: string(id) + ".", Order: tidemark.ByID}) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue
-		}
-		if !yield(index.Log{Key: r.Key, Length: r.Head.Length}, err) || err != nil {
+		if !yield(index.Log{Key: r.Key, Length: r.Head.Length}, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return false
 		}
 	}
@@ -240,7 +235,7 @@ type segmentFinder struct {
 func (f segmentFinder) behind(ctx context.Context) iter.Seq2[tidemark.Lag, error] {
 	return func(yield func(tidemark.Lag, error) bool) {
 		for l, err := range f.view.Behind(ctx, source{f.s}) {
-			if !yield(tidemark.Lag{Log: l.Log, From: l.From, To: l.To}, err) || err != nil {
+			if !yield(tidemark.Lag{Log: l.Log, From: l.From, To: l.To}, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return
 			}
 		}
@@ -295,11 +290,11 @@ const behindBytes = 8 << 20
 // smallMerge is how many lines are merged behind a writer: a fraction of a second.
 const smallMerge = 20_000
 
-// indexWritten indexes what this Store appended, and now and then what others
-// left.
-func (s *Store) indexWritten(ctx context.Context) error {
+// indexWritten indexes what this Store appended, and what others left if nobody
+// looked within a time.
+func (s *Store) indexWritten(ctx context.Context, within time.Duration) error {
 	logs := s.written.take()
-	_, err := s.index.CatchUp(ctx, source{s}, index.Pace{Bytes: behindBytes, Only: logs, Within: untilSometimes})
+	_, err := s.index.CatchUp(ctx, source{s}, index.Pace{Bytes: behindBytes, Only: logs, Within: within})
 	if err != nil {
 		s.written.add(logs...)
 		return err
@@ -361,12 +356,18 @@ func (s *Store) mergeBeside(ctx context.Context) (look, end func()) {
 
 // RewriteIndex takes what was destroyed or masked out of the search index that is
 // kept in the store, with the keys of the parts that held it. Nobody finds it
-// before that either. Without such an index there is nothing to do.
+// before that either. On a full disk, which has no room for the rest of what these
+// parts hold, the whole index goes, and is made anew when there is room. Without such
+// an index there is nothing to do.
 func (s *Store) RewriteIndex(ctx context.Context) error {
 	if s.index == nil {
 		return nil
 	}
-	return s.index.Rewrite(ctx)
+	err := s.index.Rewrite(ctx)
+	if errors.Is(err, tidemark.ErrStorage) && s.index.Reset(ctx) == nil {
+		err = nil
+	}
+	return err
 }
 
 // Adopting says that sessions are about to be copied into the store past its rules,
@@ -388,6 +389,22 @@ func (s *Store) ResetIndex(ctx context.Context) error {
 		return nil
 	}
 	return s.index.Reset(ctx)
+}
+
+// VerifyIndex reads the whole search index that is kept in the store, changes nothing,
+// and returns what is wrong with it. ErrUnsupported: there is none.
+func (s *Store) VerifyIndex(ctx context.Context) (wrong []error, err error) {
+	if s.index == nil {
+		return nil, tidemark.Unsupportedf("this store does not keep its search index itself")
+	}
+	if err := s.mayIndex(ctx); err != nil {
+		return nil, err
+	}
+	wrong, err = s.index.Verify(ctx)
+	if errors.Is(err, tidemark.ErrCorrupt) {
+		wrong, err = append(wrong, err), nil
+	}
+	return wrong, err
 }
 
 // leave has a batch that removes logs of a session hide them from the index.

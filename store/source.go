@@ -53,11 +53,15 @@ func (s *Store) sourceKey(src Source) tidemark.Key {
 	return tidemark.Key{Kind: kindSource, ID: s.sourceHash(src)}
 }
 
-// unitRecord returns the record that replaces the one at u.Version. It is the
-// store's and not the session's, because all units of a Source are read at once.
+// unitKey is the key of a unit. It is the store's and not the session's, because
+// all units of a Source are read at once.
+func (s *Store) unitKey(src Source, unit string) tidemark.Key {
+	return tidemark.Key{Kind: kindUnit, ID: s.sourceHash(src) + "." + s.k.Hash("unit", unit)}
+}
+
+// unitRecord returns the record that replaces the one at u.Version.
 func (s *Store) unitRecord(u SourceUnit) (tidemark.Record, error) {
-	key := tidemark.Key{Kind: kindUnit, ID: s.sourceHash(u.Source) + "." + s.k.Hash("unit", u.Unit)}
-	r, err := records.Put(key, u.Version, u)
+	r, err := records.Put(s.unitKey(u.Source, u.Unit), u.Version, u)
 	r.State = s.unitState(u.Session)
 	return r, err
 }
@@ -80,11 +84,35 @@ func (s *Store) SourceState(ctx context.Context, src Source) (SourceState, error
 	return state, err
 }
 
+// SourceUnit returns what is known of one unit of a Source: ErrNotFound.
+func (s *Store) SourceUnit(ctx context.Context, src Source, unit string) (u SourceUnit, err error) {
+	r, err := s.k.Get(ctx, s.unitKey(src, unit), &u)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("%s: not imported yet", unit)
+	}
+	u.Version = r.Version
+	return u, err
+}
+
 // SourceUnits yields the units of a Source that were imported. What is damaged is
 // left out: it is read again.
 func (s *Store) SourceUnits(ctx context.Context, src Source) iter.Seq2[SourceUnit, error] {
+	return s.units(ctx, tidemark.Query{Kind: kindUnit, Prefix: s.sourceHash(src) + ".", Order: tidemark.ByID})
+}
+
+// SessionUnits yields those of a Source that a session was made of.
+func (s *Store) SessionUnits(ctx context.Context, src Source, id tidemark.SessionID) iter.Seq2[SourceUnit, error] {
 	return func(yield func(SourceUnit, error) bool) {
-		q := tidemark.Query{Kind: kindUnit, Prefix: s.sourceHash(src) + ".", Order: tidemark.ByID}
+		for u, err := range s.units(ctx, tidemark.Query{Kind: kindUnit, State: s.unitState(id), Order: tidemark.ByID}) {
+			if (err != nil || u.Source == src) && !yield(u, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) units(ctx context.Context, q tidemark.Query) iter.Seq2[SourceUnit, error] {
+	return func(yield func(SourceUnit, error) bool) {
 		for r, err := range s.backend.List(ctx, q) {
 			var u SourceUnit
 			if err == nil {

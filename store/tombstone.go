@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -13,9 +14,9 @@ import (
 )
 
 // A purge of a session that came from another tool leaves a tombstone, so that
-// the next import does not bring the session back. It is a sum of the id of the
-// session, where that is made from what it is in its tool, or else of the tool and
-// its id there, made with a random key that is a record of its own and goes
+// the next import does not bring the session back; so does one that other machines
+// have. It is a sum of the id of the session, where that is made from what it is in
+// its tool or the session is on other machines, or else of the tool and its id there, made with a random key that is a record of its own and goes
 // where the tombstones go: into archives and other stores. Without the session
 // itself nothing can be read from it. A store into which others were restored has
 // several keys.
@@ -80,7 +81,12 @@ func (k purgeKey) tombstone(id, name string) tidemark.Key {
 // back by itself. It is known by its Tool and ForeignID, and by its ID if that is a
 // derived one.
 func (s *Store) Purged(ctx context.Context, sess tidemark.Session) (bool, error) {
-	places, err := s.tombstones(ctx, purgedNames(sess)...)
+	return s.hasTombstone(ctx, purgedNames(sess)...)
+}
+
+// hasTombstone reports whether there is a tombstone of one of the names.
+func (s *Store) hasTombstone(ctx context.Context, names ...string) (bool, error) {
+	places, err := s.tombstones(ctx, names...)
 	for _, place := range places {
 		if has, err := s.k.Has(ctx, place); has || err != nil {
 			return has, err
@@ -114,10 +120,31 @@ func (s *Store) Unpurge(ctx context.Context, sess tidemark.Session) error {
 	})
 }
 
-// addTombstone adds the tombstone of a session to the batch that purges it, and
-// the key when it is the first.
-func (s *Store) addTombstone(ctx context.Context, b *tidemark.Batch, sess tidemark.Session) error {
-	name := purgedName(sess)
+// PurgedID reports whether a session of this id was purged that other machines have
+// or had, and is not to come back from them.
+func (s *Store) PurgedID(ctx context.Context, id tidemark.SessionID) (bool, error) {
+	return s.hasTombstone(ctx, string(id))
+}
+
+// Bury leaves the tombstone of a session that another machine purged and that is not
+// here, so that no remote brings it. ErrExists: it is here.
+func (s *Store) Bury(ctx context.Context, id tidemark.SessionID) error {
+	return records.Retry(ctx, func() error {
+		if has, err := s.k.Has(ctx, keyOf(kindSession, id)); err != nil || has {
+			return cmp.Or(err, tidemark.Existsf("session %s is here", id))
+		}
+		b := tidemark.Batch{Require: []tidemark.Precondition{{Key: keyOf(kindSession, id)}}}
+		if err := s.addTombstone(ctx, &b, string(id)); err != nil || len(b.Puts) == 0 {
+			return err
+		}
+		_, err := s.k.Commit(ctx, b)
+		return err
+	})
+}
+
+// addTombstone adds the tombstone of this name to the batch that purges a session,
+// and the key when it is the first; nothing for "".
+func (s *Store) addTombstone(ctx context.Context, b *tidemark.Batch, name string) error {
 	if name == "" {
 		return nil
 	}

@@ -357,12 +357,14 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindDraft, kindHandover, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
+	shared := false // other machines may have it
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindDraft, kindHandover, records.KindOrigins, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err
 			}
 			remove(r)
+			shared = shared || kind == records.KindOrigins
 			if kind == kindWorker {
 				b.Drops = append(b.Drops, r.Key)
 			}
@@ -376,8 +378,13 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 	if err := s.forgetSources(ctx, &b, id); err != nil {
 		return err
 	}
-	if err := s.addTombstone(ctx, &b, i.Session); err != nil {
+	if err := s.addTombstone(ctx, &b, purgedName(i.Session)); err != nil {
 		return err
+	}
+	if shared && purgedName(i.Session) != string(id) {
+		if err := s.addTombstone(ctx, &b, string(id)); err != nil {
+			return err
+		}
 	}
 	if err := s.addHandedTombstones(ctx, &b, i.Session); err != nil {
 		return err

@@ -375,11 +375,14 @@ func (v *View) LogAfter(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry
 }
 
 // log is the log that new entries are appended to.
-func (v *View) log() tidemark.Key {
-	if v.worker != "" {
-		return keyOf(kindWorker, v.ID, v.worker)
+func (v *View) log() tidemark.Key { return LogKey(v.ID, v.worker) }
+
+// LogKey is the key of the log of a session or, with a name, of a worker of it.
+func LogKey(id tidemark.SessionID, worker string) tidemark.Key {
+	if worker != "" {
+		return keyOf(kindWorker, id, worker)
 	}
-	return keyOf(kindSession, v.ID)
+	return keyOf(kindSession, id)
 }
 
 // has returns ErrNotFound when the session has no entry seq. Its own entries

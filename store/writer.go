@@ -80,14 +80,30 @@ func (s *Store) AttachSource(ctx context.Context, id tidemark.SessionID, who tid
 	return w, err
 }
 
+// AttachMerge is AttachSource for what other machines added: also to a session in
+// the trash, since it may come out of it again.
+func (s *Store) AttachMerge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (*Writer, error) {
+	w, err := s.attachIn(ctx, id, who, "", Live, Trash)
+	if err == nil {
+		w.followsSource = true
+	}
+	return w, err
+}
+
 // attach is Attach, for a process or, with a tokenHash, for a holder that is known
 // by a token of that hash.
 func (s *Store) attach(ctx context.Context, id tidemark.SessionID, who tidemark.Holder, tokenHash string) (*Writer, error) {
+	return s.attachIn(ctx, id, who, tokenHash, Live)
+}
+
+// attachIn is attach for a session that may be in any of these states; one that is
+// being purged is its purger's.
+func (s *Store) attachIn(ctx context.Context, id tidemark.SessionID, who tidemark.Holder, tokenHash string, states ...string) (*Writer, error) {
 	i, err := s.Session(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if i.State == Trash {
+	if i.State == Trash && !slices.Contains(states, Trash) {
 		return nil, tidemark.Errorf(tidemark.ErrTrashed, "session %s is in the trash", id)
 	}
 	var l Lease
@@ -99,7 +115,7 @@ func (s *Store) attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 		b.Require = append(b.Require, tidemark.Precondition{Key: keyOf(kindSession, id), Version: i.version})
 		_, err := s.k.Commit(ctx, b)
 		if errors.Is(err, tidemark.ErrConflict) {
-			if again, lookErr := s.Session(ctx, id); lookErr != nil || again.State == Trash {
+			if again, lookErr := s.Session(ctx, id); lookErr != nil || again.State == Trash && !slices.Contains(states, Trash) {
 				return errors.Join(tidemark.NotFoundf("session %s: not found", id), lookErr)
 			} else if again.version != i.version {
 				i = again

@@ -3,6 +3,7 @@ package tool
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -247,6 +248,34 @@ func TestWriteMakesFoldersAndSaysWhere(t *testing.T) {
 	}
 	none := fileBox(t, nil, Options{})
 	wantError(t, call(t, none, "write", m{"path": "session:memory/x", "content": ""}), "no durable storage")
+}
+
+func TestWhatAnInterruptedChangeLeftIsTidied(t *testing.T) {
+	left := ".tidemark-" + rand.Text()
+	other := t.TempDir()
+	put(t, filepath.Join(other, left), "half")
+	b := fileBox(t, map[string]string{"sub/" + left: "half", left: "half"}, Options{})
+	has := func(name string) bool {
+		_, err := os.Stat(name)
+		return err == nil
+	}
+	for _, c := range []struct{ tool, input string }{
+		{"bash", `{"path":"a"}`}, {"read", `{"path":"a"}`}, {"gone", `{"path":"a"}`}, {"write", `{"path":`}, {"write", `{"path":"."}`},
+		{"write", `{"path":"../a"}`}, {"edit", `{"path":"` + filepath.ToSlash(filepath.Join(other, "a")) + `"}`},
+	} {
+		b.Tidy(c.tool, json.RawMessage(c.input))
+		if !has(filepath.Join(b.o.Root, left)) || !has(filepath.Join(other, left)) {
+			t.Fatalf("%s %s swept", c.tool, c.input)
+		}
+	}
+	b.Tidy("edit", json.RawMessage(`{"path":"sub/a"}`))
+	if has(filepath.Join(b.o.Root, "sub", left)) || !has(filepath.Join(b.o.Root, left)) {
+		t.Error("an edit in sub tidies sub alone")
+	}
+	b.Tidy("write", json.RawMessage(`{"path":"a"}`))
+	if has(filepath.Join(b.o.Root, left)) {
+		t.Error("a write tidies its folder")
+	}
 }
 
 func TestEditReplacesExactMatchesAndKeepsAllElse(t *testing.T) {

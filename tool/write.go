@@ -53,6 +53,19 @@ func (b *Box) writeTool() Tool {
 	}
 }
 
+// Tidy removes what an interrupted call to a tool that changes files left beside a
+// file of the workspace. Outside of it nothing is touched: nobody was asked this
+// time.
+func (b *Box) Tidy(name string, input json.RawMessage) {
+	var a struct{ Path string }
+	if t := b.Find(name); t == nil || t.Change == nil || json.Unmarshal(input, &a) != nil {
+		return
+	}
+	if p, err := b.locateFile(a.Path); err == nil && p.kind == inside {
+		_ = b.workspace.Sweep(p.name) // it harms nobody where it cannot be removed
+	}
+}
+
 // locateFile is locate for a path that has to be a file.
 func (b *Box) locateFile(path string) (place, error) {
 	p, err := b.locate(path)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
@@ -25,6 +26,7 @@ type Folder struct {
 	dir     *durable.Dir
 	dbs     map[string]*sqlite.Foreign
 	created []string // the files, in the order in which they were begun
+	onto    *Folder  // where they will be copied; nil: they stay here
 }
 
 // OpenFolder opens a folder, and creates it if it does not exist. Environ is the
@@ -44,6 +46,14 @@ func OpenFolder(name string, environ []string) (*Folder, error) {
 
 // Getenv returns a variable of the environment.
 func (o *Folder) Getenv(name string) string { return open.Getenv(o.environ, name) }
+
+// There is the folder, or the one that its files will be copied into.
+func (o *Folder) There() fs.FS {
+	if o.onto != nil {
+		return o.onto.dir.ReadOnly()
+	}
+	return o.dir.ReadOnly()
+}
 
 // Create creates a file that gets its name when it is closed.
 func (o *Folder) Create(name string) (convert.File, error) {
@@ -84,6 +94,12 @@ func (f *outFile) CloseWithError(err error) error {
 	<-f.done
 	return err
 }
+
+// full is the path of a file in it.
+func (o *Folder) full(name string) string { return filepath.Join(o.path, filepath.FromSlash(name)) }
+
+// Created returns the files that were written, in the order in which they were begun.
+func (o *Folder) Created() []string { return slices.Clone(o.created) }
 
 // SQL creates a database, or opens the one of an earlier session.
 func (o *Folder) SQL(_ context.Context, name string) (convert.Database, error) {

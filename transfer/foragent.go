@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -80,30 +78,18 @@ type sessionClient struct {
 // clientOf is the client that an agent runs; false for runners that keep no
 // sessions of their own.
 func clientOf(a file.Agent, t runner.Task) (c sessionClient, keeps bool) {
-	moved, usual := "", ""
 	switch a.Runner {
 	case fleet.RunnerClaude:
-		c.tool, moved, usual = claudecode.Tool(), "CLAUDE_CONFIG_DIR", ".claude"
+		c.tool = claudecode.Tool()
 	case fleet.RunnerCodex:
-		c.tool, moved, usual = codex.Tool(), "CODEX_HOME", ".codex"
+		c.tool = codex.Tool()
 	default:
 		return c, false
 	}
 	if t.Container != nil {
 		return c, true
 	}
-	env := make(map[string]string)
-	for _, v := range t.Environ {
-		name, value, _ := strings.Cut(v, "=")
-		env[name] = value
-	}
-	if c.home = env[moved]; c.home == "" && env["HOME"] != "" {
-		c.home = filepath.Join(env["HOME"], usual)
-	}
-	c.dir = t.Dir
-	if real, err := filepath.EvalSymlinks(t.Dir); err == nil {
-		c.dir = real
-	}
+	c.home, c.dir = HomeOf(c.tool, t.Environ), project.Real(t.Dir)
 	return c, true
 }
 
@@ -121,7 +107,9 @@ func (c sessionClient) give(ctx context.Context, s *store.Store, v *store.View, 
 	}
 	here, elsewhere := false, false
 	if asItIs && c.home != "" {
-		here, elsewhere = c.has(v.ForeignID)
+		if here, elsewhere, err = c.finds(ctx, v.ForeignID); err != nil {
+			return "", err
+		}
 	}
 	switch {
 	case asItIs && (here || c.home == ""):
@@ -161,23 +149,19 @@ func (c sessionClient) unchanged(ctx context.Context, v *store.View, head int64)
 	return true, nil
 }
 
-// has reports whether the client knows a session in its working folder, and
-// whether it knows it only from elsewhere.
-func (c sessionClient) has(id string) (here, elsewhere bool) {
-	if c.tool.Name == claudecode.Tool().Name {
-		at := filepath.Join(c.home, "projects", claudecode.Folder(c.dir), id+".jsonl")
-		other, _ := filepath.Glob(filepath.Join(c.home, "projects", "*", id+".jsonl"))
-		here = project.Exists(at)
-		return here, !here && len(other) > 0
+// finds reports whether the client offers a session in its working folder, and
+// whether it has it only for others.
+func (c sessionClient) finds(ctx context.Context, id string) (here, elsewhere bool, err error) {
+	if !project.Exists(c.home) {
+		return false, false, nil
 	}
-	filepath.WalkDir(filepath.Join(c.home, "sessions"), func(_ string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() && strings.HasPrefix(e.Name(), "rollout-") && strings.Contains(e.Name(), id) {
-			here = true
-			return fs.SkipAll
-		}
-		return nil // the client cannot read this folder either
-	})
-	return here, false
+	home, err := OpenFolder(c.home, c.environ)
+	if err != nil {
+		return false, false, err
+	}
+	h := handover{tool: c.tool, home: home, project: c.dir}
+	here, elsewhere, err = h.finds(ctx, id)
+	return here, elsewhere, errors.Join(err, home.Close())
 }
 
 // write writes the path to a point as a session of the client, and returns what

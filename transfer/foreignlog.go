@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,9 +56,10 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 
 // keptEntry is an existing entry.
 type keptEntry struct {
-	seq  int64
-	sum  shortSum
-	cost float64
+	seq    int64
+	parent int64
+	sum    shortSum
+	cost   float64
 }
 
 // shortSum stands for a text, so that a session of a million entries does not
@@ -129,9 +131,11 @@ func (l *logImport) look(ctx context.Context) error {
 			continue // of the session that it was forked from, whose ids may be the same
 		}
 		if e.Key != "" {
-			l.kept[shortSumOf(e.Key)] = keptEntry{e.Seq, sumOf(e), costOf(e)}
+			l.kept[shortSumOf(e.Key)] = keptEntry{e.Seq, e.Parent, sumOf(e), costOf(e)}
 		}
-		if e.Kind != tidemark.KindBranch && e.Seq > tip && !strings.HasPrefix(e.Key, begin) {
+		// A note that a draft ended early is no reason to stay there when its tool has
+		// the session again.
+		if e.Kind != tidemark.KindBranch && e.Kind != tidemark.KindInterrupted && e.Seq > tip && !strings.HasPrefix(e.Key, begin) {
 			l.appended = true
 		}
 	}
@@ -226,6 +230,10 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 				have, ok = l.existing(kept.Key)
 			}
 		}
+		if ok && l.elsewhere(e, have) {
+			kept.Key = l.keyOf(l.under, e.ID+"~"+strconv.FormatInt(have.seq, 36)+"~"+strconv.FormatInt(l.parent(e), 36))
+			have, ok = l.existing(kept.Key)
+		}
 		if ok {
 			l.seqs[id], l.last = have.seq, have.seq
 			if cost := costOf(kept); cost != have.cost {
@@ -265,6 +273,15 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		return err
 	}
 	return l.renew(ctx)
+}
+
+// elsewhere reports whether an entry that is there follows another one now, because
+// its tool wrote what was before it anew. It then goes with that to a new branch, so
+// that the branch of the head is what the tool has. One before which the tool left
+// out what it had stays where it is.
+func (l *logImport) elsewhere(e convert.Entry, have keptEntry) bool {
+	parent := l.parent(e)
+	return parent > 0 && parent != have.parent && !l.tool.Grows && l.handed == nil && !l.appended
 }
 
 // saw notes what the session's own entries say about it.
@@ -331,6 +348,8 @@ func (l *logImport) parent(e convert.Entry) int64 {
 		return seq
 	case l.last > 0:
 		return l.last
+	case l.end > 0 && !l.tool.Grows && l.handed == nil:
+		return store.Root // the first one, written anew
 	}
 	return 0
 }

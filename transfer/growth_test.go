@@ -29,6 +29,8 @@ var growing = map[string][]string{
 	"pi":            {"pi/0.73.1"},
 	"kimi-code":     {"kimi-code/2.1.0"},
 	"factory-droid": {"factory-droid/0.225.2"},
+	"qwen-code":     {"qwen-code/0.24.4"},
+	"copilot-cli":   {"copilot-cli/1.0.102"},
 }
 
 // Imports of each sample, with fewer in a short test.

@@ -1,10 +1,12 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -30,6 +32,10 @@ type Handed struct {
 	ForeignID string             `json:"foreign_id"`
 	// Before says that it was there already, as it is here.
 	Before bool `json:"before,omitempty"`
+	// Load is the command line that has the tool take it in; nil: it finds it.
+	Load []string `json:"load,omitempty"`
+	// Note is what a person should know before going on in the tool.
+	Note string `json:"note,omitempty"`
 }
 
 // handover gives sessions to a tool.
@@ -37,13 +43,16 @@ type handover struct {
 	s    *store.Store
 	tool convert.Tool
 	home *Folder
-	who  tidemark.Holder // who appends what its own tool did not finish
+	// project is the folder that the tool is to go on in; "": any.
+	project string
+	who     tidemark.Holder // who appends what its own tool did not finish
+	file    string          // the transcript that was written last
 }
 
 // canHandOver reports whether what a tool adds to a session can be told from what
-// it was given: its entries keep their names while its files grow.
+// it was given: its entries keep their names.
 func canHandOver(t convert.Tool) bool {
-	return t.Export != nil && t.Import != nil && t.Grows && t.Files != nil
+	return t.Export != nil && t.Import != nil && t.Files != nil && t.Handover != nil
 }
 
 // IsHome reports whether a tool that sessions can be handed over to looks for its
@@ -66,13 +75,40 @@ func IsHome(ctx context.Context, t convert.Tool, folder string) bool {
 	return t.Detect(ctx, p)
 }
 
-// has reports whether the home has files of a session.
-func (h *handover) has(ctx context.Context, foreign string) (bool, error) {
+// finds reports whether the tool offers a session of its home in a project, and
+// whether it has it only for other projects. Without a project, whether it has it.
+func (h *handover) finds(ctx context.Context, foreign string) (here, elsewhere bool, err error) {
+	if h.tool.Handover.Load != nil {
+		here, err := h.holds(ctx, foreign)
+		return here, false, err
+	}
+	offered := ""
+	if h.project != "" && h.tool.Offered != nil {
+		offered = h.tool.Offered(h.project) + "/"
+	}
 	for f, err := range h.tool.Files(ctx, convert.Source{FS: h.home.dir.ReadOnly(), Path: ".", Getenv: h.home.Getenv}) {
 		if err != nil && !convert.IsSkip(err) && !errors.Is(err, fs.ErrPermission) {
+			return false, false, err
+		}
+		if err != nil || !strings.Contains(f.Path, inNames(h.tool, foreign)) {
+			continue
+		}
+		if strings.HasPrefix(f.Path, offered) {
+			return true, false, nil
+		}
+		elsewhere = true
+	}
+	return false, elsewhere, nil
+}
+
+// holds reports whether a tool that keeps its sessions in a database has one. To
+// give it the same one again would replace what it has.
+func (h *handover) holds(ctx context.Context, foreign string) (bool, error) {
+	for s, err := range h.tool.Import(ctx, convert.Source{FS: h.home.dir.ReadOnly(), Path: ".", Getenv: h.home.Getenv}) {
+		if err != nil && !convert.IsSkip(err) {
 			return false, err
 		}
-		if err == nil && strings.Contains(f.Path, foreign) {
+		if err == nil && s.ForeignID == foreign {
 			return true, nil
 		}
 	}
@@ -95,6 +131,7 @@ func (h *handover) export(ctx context.Context, p store.Point, prepare func(*conv
 		return out, nil, err
 	}
 	lost, err := h.write(ctx, p, out.ForeignID, prepare)
+	h.given(&out)
 	return out, lost, err
 }
 
@@ -120,24 +157,77 @@ func tipOf(ctx context.Context, p store.Point) (int64, error) {
 }
 
 // idFor returns the id to give a session to the tool under, and whether the tool
-// was given it before and still has it.
+// has it under that id already, and is at the tip.
 func (h *handover) idFor(ctx context.Context, p store.Point, tip int64) (id string, before bool, err error) {
 	if OriginTool(p.Session) == h.tool.Name && p.ForeignID != "" {
-		if there, err := h.has(ctx, p.ForeignID); err != nil || !there {
+		if here, elsewhere, err := h.finds(ctx, p.ForeignID); err != nil || !here && !elsewhere {
 			return p.ForeignID, false, err
 		}
 	}
-	for was, err := range h.s.Handovers(ctx, p.ID) {
-		if errors.Is(err, tidemark.ErrCorrupt) || err == nil && (was.Tool != h.tool.Name || was.Tip != tip || was.ForeignID == p.ForeignID) {
-			continue
-		}
-		if err != nil {
-			return "", false, err
-		}
-		there, err := h.has(ctx, was.ForeignID)
-		return was.ForeignID, there, err
+	at, err := h.endingAt(ctx, p, tip)
+	if err != nil {
+		return "", false, err
 	}
-	return string(tidemark.NewSessionID()), false, nil
+	for _, was := range at {
+		here, elsewhere, err := h.finds(ctx, was)
+		if err != nil || here {
+			return was, here, err
+		}
+		if !elsewhere {
+			id = was // the tool lost it
+		}
+	}
+	return cmp.Or(id, newID(h.tool)), false, nil
+}
+
+// endingAt returns the ids of the tool's sessions that end with the entry tip: the
+// tool was given a session up to that entry, or brought the entry itself, and has
+// added nothing since then. The one that a session came from is meant only where
+// people go on with it: an export of it is a copy.
+func (h *handover) endingAt(ctx context.Context, p store.Point, tip int64) (ids []string, err error) {
+	given := make(map[string]int64) // the tips, by foreign id
+	for was, err := range h.s.Handovers(ctx, p.ID) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
+		}
+		if err == nil && was.Tool == h.tool.Name && (h.project != "" || was.ForeignID != p.ForeignID) {
+			given[was.ForeignID] = was.Tip
+		}
+	}
+	by := func(e tidemark.Entry) string { // which of the tool's sessions brought an entry
+		name, ok := strings.CutPrefix(e.Key, h.tool.Name+":")
+		if !ok {
+			return ""
+		}
+		if under, _, _ := strings.Cut(name, "/"); given[under] != 0 {
+			return under
+		}
+		if h.project != "" && OriginTool(p.Session) == h.tool.Name {
+			return p.ForeignID
+		}
+		return ""
+	}
+	ends := make(map[string]bool)
+	for id, at := range given {
+		ends[id] = at == tip
+	}
+	for e, err := range p.LogRange(ctx, tip, 0) {
+		switch {
+		case errors.Is(err, tidemark.ErrCorrupt):
+			return nil, nil // nobody knows who said that
+		case err != nil:
+			return nil, err
+		case e.Kind != tidemark.KindBranch && e.Kind != tidemark.KindGap && e.Kind != KindImported:
+			ends[by(e)] = e.Seq == tip
+		}
+	}
+	delete(ends, "")
+	for _, id := range slices.Sorted(maps.Keys(ends)) {
+		if ends[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // write writes the path to a point, or a whole session, as the tool's session with
@@ -165,6 +255,7 @@ func (h *handover) write(ctx context.Context, p store.Point, id string, prepare 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, staged.Close()) }()
+	staged.onto = h.home
 	if lost, err = h.tool.Export(ctx, staged, f); err != nil {
 		return nil, err
 	}
@@ -178,6 +269,7 @@ func (h *handover) write(ctx context.Context, p store.Point, id string, prepare 
 	if err != nil {
 		return nil, err
 	}
+	h.file = staged.created[0]
 	return append(lost, f.Lost...), h.home.take(ctx, staged)
 }
 

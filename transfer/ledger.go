@@ -42,15 +42,26 @@ type ledger struct {
 	used   bool                        // what is known may be relied on
 	at     time.Time                   // when the files were looked at
 	files  fileStamps                  // of all files
+	listed []listedFile                // all files, until they are sorted into units
+	text   []byte                      // what tells them apart, one after the other
 	units  map[string]*fileStamps      // by unit
 	known  map[string]store.SourceUnit // by unit, as kept
 	done   []store.SourceUnit          // imported, and not kept yet
+}
+
+// listedFile is a file of the folder.
+type listedFile struct {
+	unit    string
+	named   bool // the unit is named for it
+	changed time.Time
+	end     int // of its part of the text
 }
 
 // fileStamps tell whether one of some files was changed.
 type fileStamps struct {
 	sum    [sha256.Size]byte // of the sum before and the newest file, so that 20,000 of them are no 20,000 hashes
 	newest time.Time         // when one of them was last changed
+	named  bool              // the file that they are named for is among them
 }
 
 // add adds a file. The line has room for the sum before it.
@@ -89,7 +100,7 @@ func (i *Importer) openLedger(ctx context.Context, tool convert.Tool, p convert.
 		}
 		err = l.look(ctx, tool, p)
 	}
-	if err != nil || len(l.units) == 0 {
+	if err != nil || len(l.listed) == 0 {
 		return nil, ctx.Err() // the converter says what is wrong
 	}
 	return l, nil
@@ -100,7 +111,7 @@ func machineOf(h tidemark.Holder) string { return h.Host + "/" + h.Machine }
 
 // look takes the stamps of all files.
 func (l *ledger) look(ctx context.Context, tool convert.Tool, p convert.Source) error {
-	l.at, l.files, l.units = time.Now(), fileStamps{sum: [sha256.Size]byte{readingVersion}}, make(map[string]*fileStamps)
+	l.at, l.files, l.listed, l.text = time.Now(), fileStamps{sum: [sha256.Size]byte{readingVersion}}, nil, nil
 	line := make([]byte, sha256.Size, 256)
 	for f, err := range tool.Files(ctx, p) {
 		if err != nil {
@@ -110,20 +121,33 @@ func (l *ledger) look(ctx context.Context, tool convert.Tool, p convert.Source) 
 		if err != nil {
 			return err
 		}
-		unit := l.units[f.Unit]
-		if unit == nil {
-			unit = &fileStamps{sum: [sha256.Size]byte{readingVersion}}
-			l.units[f.Unit] = unit
-		}
 		changed := info.ModTime()
 		line = append(append(line[:sha256.Size], f.Path...), 0)
 		for _, n := range []uint64{uint64(info.Size()), uint64(changed.UnixNano()), durable.FileID(info)} {
 			line = binary.LittleEndian.AppendUint64(line, n)
 		}
 		l.files.add(line, changed)
-		unit.add(line, changed)
+		l.text = append(l.text, line[sha256.Size:]...)
+		l.listed = append(l.listed, listedFile{f.Unit, f.Path == f.Unit, changed, len(l.text)})
 	}
 	return ctx.Err()
+}
+
+// sort takes the stamps of the units, which nobody needs where nothing changed.
+func (l *ledger) sort() {
+	l.units = make(map[string]*fileStamps, len(l.listed))
+	line, begin := make([]byte, sha256.Size, 256), 0
+	for _, f := range l.listed {
+		unit := l.units[f.unit]
+		if unit == nil {
+			unit = &fileStamps{sum: [sha256.Size]byte{readingVersion}}
+			l.units[f.unit] = unit
+		}
+		line = append(line[:sha256.Size], l.text[begin:f.end]...)
+		unit.add(line, f.changed)
+		unit.named, begin = unit.named || f.named, f.end
+	}
+	l.listed, l.text = nil, nil
 }
 
 // infoOf is what the file system says of a file. A link is followed, as a reader
@@ -151,6 +175,7 @@ func (l *ledger) unchanged(ctx context.Context) (sessions int, ok bool, err erro
 
 // load reads what is known of each unit.
 func (l *ledger) load(ctx context.Context) error {
+	l.sort()
 	l.known = make(map[string]store.SourceUnit)
 	for u, err := range l.s.SourceUnits(ctx, l.source) {
 		if err != nil {
@@ -174,6 +199,13 @@ func (l *ledger) state(unit string) ([]byte, bool) {
 // sessionUnit begins the name of what stands for a session of a tool that does not
 // say which files it is made of.
 const sessionUnit = "session:"
+
+// has reports whether the tool still has what is kept of a unit: what is left
+// beside a transcript that was deleted is no session.
+func (l *ledger) has(unit string) bool {
+	s := l.units[unit]
+	return s != nil && (s.named || strings.HasPrefix(unit, sessionUnit))
+}
 
 // imported notes that a session was imported whole.
 func (l *ledger) imported(foreign string, units []convert.Unit, id tidemark.SessionID) {
@@ -214,11 +246,11 @@ func (l *ledger) keep(ctx context.Context) error {
 func (l *ledger) settleGone(ctx context.Context, who tidemark.Holder, all bool) error {
 	there := make(map[tidemark.SessionID]bool)
 	for unit, u := range l.known {
-		there[u.Session] = there[u.Session] || l.units[unit] != nil
+		there[u.Session] = there[u.Session] || l.has(unit)
 	}
 	var gone []store.SourceUnit
 	for unit, u := range l.known {
-		if l.units[unit] != nil || u.Session == "" || there[u.Session] || !all && strings.HasPrefix(unit, sessionUnit) {
+		if l.has(unit) || u.Session == "" || there[u.Session] || !all && strings.HasPrefix(unit, sessionUnit) {
 			continue
 		}
 		err := l.s.Settle(ctx, u.Session, who)

@@ -1,6 +1,8 @@
 package transfer
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -12,19 +14,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// homes are samples of tools that have a ledger.
+// homes are samples of tools whose ledger knows which session changed.
 var homes = map[string]string{"claude-code": "../convert/testdata/claude-code/2.1.197", "codex": "../convert/testdata/codex/0.98.0",
-	"pi": "../convert/testdata/pi/0.73.1"}
+	"pi": "../convert/testdata/pi/0.73.1", "qwen-code": "../convert/testdata/qwen-code/0.24.4", "copilot-cli": "../convert/testdata/copilot-cli/1.0.102",
+	"kimi-code": "../convert/testdata/kimi-code/2.1.0", "factory-droid": "../convert/testdata/factory-droid/0.225.2", "cline": "../convert/testdata/cline/3.0.65"}
 
 // others are samples of tools whose ledger knows only whether anything changed.
-var others = map[string]string{"qwen-code": "qwen-code/0.24.4", "gemini-cli": "gemini-cli/0.61.0", "copilot-cli": "copilot-cli/1.0.102", "kimi-code": "kimi-code/2.1.0",
-	"factory-droid": "factory-droid/0.225.2", "cline": "cline/3.0.65", "continue": "continue-cli/1.5.47", "kilo-cli": "kilo-cli/7.7.9", "opencode": "opencode/1.18.33"}
+var others = map[string]string{"gemini-cli": "gemini-cli/0.61.0", "continue": "continue-cli/1.5.47", "kilo-cli": "kilo-cli/7.7.9", "opencode": "opencode/1.18.33"}
 
 // home is a home folder of a tool that a test changes.
 type home struct {
@@ -59,7 +63,7 @@ func homeAt(t *testing.T, tool, sample string) *home {
 			h.touch(t, file)
 			h.all = append(h.all, file)
 			base := d.Name()
-			if filepath.Ext(base) == ".jsonl" && !strings.HasPrefix(base, "agent-") && base != "history.jsonl" && base != "session_index.jsonl" {
+			if (filepath.Ext(base) == ".jsonl" || strings.HasSuffix(base, ".messages.json")) && !strings.HasPrefix(base, "agent-") && base != "history.jsonl" && base != "session_index.jsonl" {
 				h.files = append(h.files, file)
 			}
 		}
@@ -154,6 +158,27 @@ func TestAHomeInWhichNothingChangedIsNotReadAgain(t *testing.T) {
 	}
 }
 
+// Of a home in which one file changed, one session is read, or with a fork two.
+func TestWhereOneFileChangedTheOtherSessionsAreNotReadAgain(t *testing.T) {
+	for tool := range homes {
+		t.Run(tool, func(t *testing.T) {
+			h := homeOf(t, tool)
+			all, read := len(h.read(t, false).Results), 0
+			for _, file := range h.files {
+				h.touch(t, file)
+				i := h.read(t, false)
+				if h.want(t, file, i, len(i.Results), all-len(i.Results)); len(i.Results) > 2 {
+					t.Errorf("%s: %d sessions were read", file, len(i.Results))
+				}
+				read += len(i.Results)
+			}
+			if read < len(h.files)/2 {
+				t.Errorf("%d transcripts were touched, and %d sessions read", len(h.files), read)
+			}
+		})
+	}
+}
+
 func TestOnlyTheSessionThatChangedIsReadAgain(t *testing.T) {
 	h := homeOf(t, "claude-code")
 	all := len(h.read(t, false).Results)
@@ -233,6 +258,33 @@ func TestAFileThatMayChangeWithoutShowingIsReadAgain(t *testing.T) {
 	}
 	all := len(h.read(t, false).Results)
 	h.want(t, "a time in the future", h.read(t, false), 1, all-1)
+}
+
+func TestAnImportThatIsStoppedGoesOnWhereItWas(t *testing.T) {
+	for _, tool := range []string{"kimi-code", "factory-droid"} { // of which more sessions are there than are written at once
+		t.Run(tool, func(t *testing.T) {
+			whole := homeOf(t, tool)
+			all := len(whole.read(t, false).Results)
+			h := homeOf(t, tool)
+			ctx, stop := context.WithCancel(t.Context())
+			i := &Importer{Opened: open.Around(h.s), Holder: store.Self("import"), Tool: h.tool, Kept: func(Result) { stop() }}
+			i.Holder.Machine = h.machine
+			if err := i.Paths(ctx, h.dir); !errors.Is(err, context.Canceled) {
+				t.Fatalf("stopped after %d of %d sessions: %v", len(i.Results), all, err)
+			}
+			if len(i.Results) == 0 || len(i.Results) >= all {
+				t.Errorf("%d of %d sessions were told of", len(i.Results), all)
+			}
+			for _, r := range h.read(t, false).Results {
+				if r.State == "grown" || r.State == "changed" {
+					t.Errorf("%s was not imported whole: %+v", r.ForeignID, r)
+				}
+			}
+			if diff := cmp.Diff(whole.kept(t), h.kept(t)); diff != "" {
+				t.Errorf("at once - and stopped +\n%.4000s", diff)
+			}
+		})
+	}
 }
 
 func TestADryRunKeepsNothingInTheLedger(t *testing.T) {

@@ -44,7 +44,7 @@ func (k keptIndex) catchUp() {
 	if _, err := k.CatchUp(k.t.Context(), nil); err != nil {
 		k.t.Fatal(err)
 	}
-	if n, err := k.Unindexed(k.t.Context()); n != 0 || err != nil {
+	if n, err := k.Unindexed(k.t.Context(), 0); n != 0 || err != nil {
 		k.t.Fatalf("%d lines are not indexed, %v", n, err)
 	}
 }

@@ -184,9 +184,9 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	if l == nil {
 		return t.all(ctx, p, path)
 	}
-	t.Expected = len(t.Results) + t.Unchanged + len(l.units)
 	sessions, same, err := l.unchanged(ctx)
 	if same {
+		t.Expected = len(t.Results) + t.Unchanged + sessions
 		t.same(sessions)
 	}
 	if err != nil || same {
@@ -195,6 +195,7 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	if err := l.load(ctx); err != nil {
 		return err
 	}
+	t.Expected = len(t.Results) + t.Unchanged + len(l.units)
 	t.ledger, p.Known = l, l.state
 	left, before := t.Skipped+t.Ignored+t.Waiting, len(t.Results)+t.Unchanged
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
@@ -157,7 +158,7 @@ func (s *Clients) Ready(ctx context.Context, c *chat.Chat, offered []model.Tool)
 	for _, k := range starting {
 		go func() {
 			if _, err := k.running(s.closing); err != nil {
-				s.notify("MCP server %s: %s", k.server.Name, err)
+				s.notify("MCP server %s: %s", k.server.Name, withHint(err))
 			}
 			done <- k
 		}()
@@ -177,6 +178,14 @@ func (s *Clients) Ready(ctx context.Context, c *chat.Chat, offered []model.Tool)
 			return
 		}
 	}
+}
+
+// withHint is an error with its way out, for a line that has no other place for it.
+func withHint(err error) string {
+	if way := hint.Of(err); way != "" {
+		return err.Error() + ". " + way
+	}
+	return err.Error()
 }
 
 // Tools returns the tools that are known, by the names of servers and tools.
@@ -356,7 +365,19 @@ func (k *client) connect(ctx context.Context) (*sdk.ClientSession, connection, *
 	if said := conn.said(); said != "" {
 		err = fmt.Errorf("%w; it says: %s", err, said)
 	}
-	return nil, conn, nil, err
+	return nil, conn, nil, k.fenced(err)
+}
+
+// fenced adds to the failure of a program in the sandbox how to let it out: what
+// it lacks there it can often not tell.
+func (k *client) fenced(err error) error {
+	switch {
+	case k.of.o.Sandbox == nil || k.server.URL != "" || k.server.Own && k.server.Sandbox != nil && k.server.Sandbox.Off:
+		return err
+	case !k.server.Own:
+		return hint.With(err, "it runs in the sandbox of the project; in your own file it may have more: tidemark mcp add --help")
+	}
+	return hint.With(err, "it runs in the sandbox of the project: add it with --allow-host HOST and --allow-write FOLDER for what it needs, or with --no-sandbox")
 }
 
 // relist reads what the server offers now, after it said that this changed.

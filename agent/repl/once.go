@@ -23,7 +23,10 @@ const (
 
 // Prompt is the input of one turn.
 type Prompt struct {
-	Text   string
+	Text string
+	// Typed is the part of Text that the person wrote: files and images that it
+	// names with @ are sent with it. What was piped in names none.
+	Typed  string
 	Format string // output format: one of the Format constants
 	Yes    bool   // everything that the agent wants to do is approved
 	// Allowed are names of tools whose calls are approved, in any case of
@@ -42,6 +45,7 @@ func Once(ctx context.Context, o Options, p Prompt) error {
 	}
 	t := newConversation(o)
 	t.screen = &screen{Display: o.Display, side: o.Err, format: p.Format}
+	t.Note = o.Say // Out is for the answer
 	t.Options.Show, t.Options.Unattended = t.screen.show, true
 	t.Options.Approve = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 		if p.Yes || slices.ContainsFunc(p.Allowed, func(name string) bool { return strings.EqualFold(name, a.Tool) }) {
@@ -55,7 +59,7 @@ func Once(ctx context.Context, o Options, p Prompt) error {
 	}
 	t.withheld()
 	began := time.Now()
-	turn, err := t.Chat.Send(ctx, tidemark.Text(p.Text))
+	turn, err := t.Chat.Send(ctx, append(t.Mentioned(p.Typed), tidemark.Text(p.Text))...)
 	if cause := context.Cause(ctx); cause != nil && err == nil {
 		err = cause
 	}

@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options, t TerminalOptions) error {
 	if t.Person && t.ErrIsTerminal {
 		r.screen.side = r.console // nothing else may write beside the prompt
 	}
-	r.Out, r.Note, r.Pause, r.Columns = r.console, r.screen.note, r.screen.pause, r.console.Columns
+	r.Out, r.Note, r.Pause, r.Columns, r.Terminal = r.console, r.screen.note, r.screen.pause, r.console.Columns, r.o.Terminal
 	r.Options.Show, r.Options.Approve, r.Options.AskForm, r.Options.Unattended = r.show, r.ask, r.fill, t.NoInput
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are handled here
 	defer stop()
@@ -112,9 +112,10 @@ func (r *repl) consoleOptions() terminal.Options {
 		Eager: func(word, first string) bool {
 			return strings.HasPrefix(word, "@") || first == "" && strings.HasPrefix(word, "/") || first == "/model"
 		},
-		Earlier: r.earlier,
-		Paste:   r.Paste,
-		Edit:    r.t.Edit,
+		Earlier:    r.earlier,
+		Paste:      r.Paste,
+		PasteImage: r.PasteImage,
+		Edit:       r.t.Edit,
 	}
 }
 

@@ -304,7 +304,11 @@ func (c *Conversation) cancelLoop(ctx context.Context, id string) error {
 	if id == "" {
 		return hint.With(tidemark.Invalidf("which loop?"), "see them with /loops")
 	}
-	return hint.With(c.Chat.CancelLoop(ctx, id), "see them with /loops")
+	if err := c.Chat.CancelLoop(ctx, id); err != nil {
+		return hint.With(err, "see them with /loops")
+	}
+	c.note("%s is over.", render.CleanLine(id))
+	return nil
 }
 
 func (c *Conversation) status(ctx context.Context, _ string) error {

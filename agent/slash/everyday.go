@@ -218,7 +218,9 @@ func PermissionText(p chat.Permission) string {
 
 // diffCommand shows what differs from the last commit. It runs in the sandbox:
 // the configuration of a repository can name programs.
-const diffCommand = "git --no-pager diff --no-ext-diff --no-color HEAD --"
+const diffCommand = `if git rev-parse -q --verify HEAD >/dev/null 2>&1; then git --no-pager diff --no-ext-diff --no-color HEAD --
+elif git rev-parse --git-dir >/dev/null 2>&1; then echo 'There is no commit yet.'
+else echo 'This is no repository of git.'; fi`
 
 func (c *Conversation) diff(ctx context.Context, _ string) error {
 	var text string

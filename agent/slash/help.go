@@ -34,6 +34,7 @@ var keys = [][2]string{
 	{"Ctrl-O", "unfold the last call"},
 	{"Up, Ctrl-R", "what you said before"},
 	{"Ctrl-G", "your editor"},
+	{"Ctrl-V", "paste an image"},
 	{"Ctrl-D", "save and leave"},
 }
 

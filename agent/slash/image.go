@@ -57,7 +57,7 @@ type pastedImage struct {
 // image is read here and now, so that what is sent is what was pasted; notice
 // says why one was not taken.
 func (c *Conversation) Paste(pasted string) (signs []string, notice string) {
-	blocks, notice := readWithin(readWait, func() ([]tidemark.Block, string) {
+	blocks, notice := readWithin(readWait, "the image could not be read in time: its path was pasted", func() ([]tidemark.Block, string) {
 		if data, ok := dataImage(pasted); ok {
 			return asImages("pasted", data)
 		}
@@ -69,8 +69,8 @@ func (c *Conversation) Paste(pasted string) (signs []string, notice string) {
 	return signs, notice
 }
 
-// readWithin gives up on what takes too long.
-func readWithin(wait time.Duration, read func() ([]tidemark.Block, string)) ([]tidemark.Block, string) {
+// readWithin gives up on what takes too long, and says late then.
+func readWithin(wait time.Duration, late string, read func() ([]tidemark.Block, string)) ([]tidemark.Block, string) {
 	type result struct {
 		blocks []tidemark.Block
 		notice string
@@ -84,7 +84,7 @@ func readWithin(wait time.Duration, read func() ([]tidemark.Block, string)) ([]t
 	case r := <-done:
 		return r.blocks, r.notice
 	case <-time.After(wait):
-		return nil, "the image could not be read in time: its path was pasted"
+		return nil, late
 	}
 }
 

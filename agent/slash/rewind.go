@@ -160,11 +160,11 @@ func (c *Conversation) putBack(ctx context.Context, plan *rewind.Plan, force boo
 			return false, hint.With(tidemark.Conflictf("somebody else changed %s; nothing was taken back", cleanList(changed)), "overwrite with --force; what is there now is kept, too")
 		}
 		if err != nil || !yes {
-			return false, err
+			return false, c.unchanged(err)
 		}
 		force = true
 	} else if yes, err := c.confirm(ctx, fmt.Sprintf("Change %d file(s)?", len(plan.Files))); !errors.Is(err, tidemark.ErrUnsupported) && (err != nil || !yes) {
-		return false, err
+		return false, c.unchanged(err)
 	}
 	if err := c.Chat.PutBack(ctx, plan, force); err != nil {
 		return false, err
@@ -174,6 +174,14 @@ func (c *Conversation) putBack(ctx context.Context, plan *rewind.Plan, force boo
 		c.note("What %s was until now is not kept: %s.", l.Path, l.Why)
 	}
 	return true, nil
+}
+
+// unchanged says that a person who declined got what they wanted.
+func (c *Conversation) unchanged(err error) error {
+	if err == nil {
+		c.note("Nothing was changed.")
+	}
+	return err
 }
 
 // confirm asks yes or no; ErrUnsupported where nobody can be asked.

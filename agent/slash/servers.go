@@ -40,6 +40,30 @@ func (c *Conversation) prompts() (all []Command) {
 	return all
 }
 
+// startServerOf starts the server whose prompt a command names, if there is one
+// that was not needed yet: its prompts are known once it runs.
+func (c *Conversation) startServerOf(ctx context.Context, command string) (err error) {
+	if c.Chat == nil || c.clients() == nil {
+		return nil
+	}
+	for _, one := range c.clients().Status() {
+		if one.State != mcpclient.StateIdle || !strings.HasPrefix(command, "/mcp__"+one.Name+"__") {
+			continue
+		}
+		c.clients().Guard(c.Chat)
+		start := func(ctx context.Context) error { err = c.clients().Restart(ctx, one.Name); return nil }
+		if c.Front == nil {
+			start(ctx)
+		} else {
+			c.Front.Turn(ctx, start)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // servers shows the MCP servers, starts one again, or approves the tools of
 // one for this session.
 func (c *Conversation) servers(ctx context.Context, arg string) error {

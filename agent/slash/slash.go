@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -45,6 +46,9 @@ type Conversation struct {
 	Pause func()
 	// Columns is how wide Out is; nil: 80.
 	Columns func() int
+	// Terminal means that Out is one: lines that are too long are broken between
+	// words.
+	Terminal bool
 	// Front is nil where there is no screen and keyboard of ours. The commands
 	// that need one must not be run then.
 	Front Front
@@ -184,10 +188,22 @@ func (c *Conversation) Run(ctx context.Context, line string) error {
 	if IsExit(name) {
 		name = "/exit"
 	}
-	for _, k := range c.Commands() {
-		if k.Name == name {
-			return k.Run(c, ctx, strings.TrimSpace(arg))
+	find := func() *Command {
+		all := c.Commands()
+		if i := slices.IndexFunc(all, func(k Command) bool { return k.Name == name }); i >= 0 {
+			return &all[i]
 		}
+		return nil
+	}
+	k := find()
+	if k == nil {
+		if err := c.startServerOf(ctx, name); err != nil {
+			return err
+		}
+		k = find()
+	}
+	if k != nil {
+		return k.Run(c, ctx, strings.TrimSpace(arg))
 	}
 	return hint.With(tidemark.Invalidf("there is no command %s", name), "see /help; a message that begins with a slash begins with two")
 }
@@ -203,7 +219,31 @@ func (c *Conversation) Documents() []tidemark.Block {
 // print shows text that is ours or was made harmless.
 func (c *Conversation) print(format string, args ...any) {
 	c.pause()
-	fmt.Fprintf(c.Out, format+"\n", args...)
+	for _, row := range c.rows(fmt.Sprintf(format, args...)) {
+		fmt.Fprintln(c.Out, row)
+	}
+}
+
+// rows breaks a line that is wider than the terminal between words. What follows
+// the first row stands below the last column of its table.
+func (c *Conversation) rows(line string) []string {
+	columns := c.columns() - 1
+	if !c.Terminal || columns < 1 || strings.ContainsAny(line, "\n\x1b") || render.Width(line) <= columns {
+		return []string{line}
+	}
+	indent := 0
+	for i := 0; i < len(line) && i <= columns/2; i++ {
+		if line[i] != ' ' && (i == 0 || i >= 2 && line[i-2:i] == "  ") {
+			indent = i
+		}
+	}
+	head, text := line[:indent], line[indent:]
+	rows := render.Wrap(text, columns-indent)
+	for i := range rows {
+		rows[i] = head + rows[i]
+		head = strings.Repeat(" ", indent)
+	}
+	return rows
 }
 
 func (c *Conversation) pause() {

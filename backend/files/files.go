@@ -150,7 +150,7 @@ func (b *Backend) start(ctx context.Context, o *Options) error {
 	switch {
 	case err != nil:
 		return err
-	case o.ReadOnly && a.behind(b.set):
+	case o.ReadOnly && (a.Version < b.set.readable || a.From != 0):
 		return tidemark.Errorf(tidemark.ErrUnsupported, "store %s: has format %d, this program reads format %d; opening it once for writing upgrades it, after a copy was made", b.dir, a.Version, b.set.format())
 	case o.ReadOnly:
 		return nil

@@ -89,7 +89,7 @@ func TestOpenSaysWhatIsWrongWithAPath(t *testing.T) {
 	newer := filepath.Join(dir, "newer")
 	broken := filepath.Join(dir, "broken")
 	for name, text := range map[string]string{file: "x", other + "/notes.txt": "x",
-		newer + "/tidemark.json": `{"format":"tidemark-files","version":2,"store":"x"}`, broken + "/tidemark.json": `{"form`} {
+		newer + "/tidemark.json": `{"format":"tidemark-files","version":99,"store":"x"}`, broken + "/tidemark.json": `{"form`} {
 		os.MkdirAll(filepath.Dir(name), 0o700)
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

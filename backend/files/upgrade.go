@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // Format is the version of the layout that this program writes.
-const Format = 1
+const Format = 2
 
 // An upgrade changes a store of one format into the next, while all locks are
 // held and nothing is in progress. It may be interrupted anywhere and is then
@@ -27,10 +28,16 @@ type upgrade func(durable.FS) error
 // program would.
 type setting struct {
 	upgrades []upgrade // from format 1 to the newest, in order
+	readable int       // the oldest format that can be read as it is
 	now      func() time.Time
 }
 
-var here = setting{now: time.Now}
+var here = setting{upgrades: []upgrade{indexFollows}, readable: 1, now: time.Now}
+
+// indexFollows changes nothing. From format 2 on, the search index is kept in the
+// store, and a program that does not know it would remove entries and leave their
+// words.
+func indexFollows(durable.FS) error { return nil }
 
 // format is the one that the program writes.
 func (s setting) format() int { return len(s.upgrades) + 1 }
@@ -139,11 +146,53 @@ func (b *Backend) backup(ctx context.Context, a about, o *Options) error {
 	return nil
 }
 
+// PendingUpgrade returns from which format to which the next program that writes
+// will upgrade the store, and about how many bytes on its disk that takes: the copy.
+// Both formats are the same where there is nothing to upgrade.
+func (b *Backend) PendingUpgrade(ctx context.Context) (from, to, bytes int64, err error) {
+	a, err := b.readStore()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	from, to = int64(a.Version), int64(b.set.format())
+	if from < to {
+		bytes, err = treeBytes(ctx, b.fs, ".")
+	}
+	if err != nil {
+		err = storeError(b.dir, err)
+	}
+	return from, to, bytes, err
+}
+
+// treeBytes returns how much the files in a directory have, below it included.
+func treeBytes(ctx context.Context, fsys durable.FS, dir string) (total int64, err error) {
+	names, err := fsys.Names(dir)
+	for _, n := range names {
+		name := path.Join(dir, n)
+		info, statErr := fsys.Stat(name)
+		switch {
+		case ctx.Err() != nil:
+			return total, ctx.Err()
+		case errors.Is(statErr, fs.ErrNotExist): // removed meanwhile
+		case statErr != nil:
+			return total, statErr
+		case info.Mode.IsDir():
+			below, err := treeBytes(ctx, fsys, name)
+			if total += below; err != nil {
+				return total, err
+			}
+		default:
+			total += info.Size
+		}
+	}
+	return total, err
+}
+
 // opensAsOlder opens a copy the way a program of that format would.
-func (b *Backend) opensAsOlder(ctx context.Context, path string, version int) error {
+func (b *Backend) opensAsOlder(ctx context.Context, dir string, version int) error {
 	set := b.set
-	set.upgrades = set.upgrades[:version-1]
-	back, err := open(ctx, path, &Options{ReadOnly: true}, set)
+	set.upgrades, set.readable = set.upgrades[:version-1], version
+	back, err := open(ctx, dir, &Options{ReadOnly: true}, set)
 	if err != nil {
 		return err
 	}

@@ -30,9 +30,12 @@ var (
 	then   = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 )
 
-// later is a program some formats ahead of this one.
+// later is a program some formats ahead of this one, which reads no older one as
+// it is.
 func later(steps ...upgrade) setting {
-	return setting{upgrades: append(slices.Clip(here.upgrades), steps...), now: func() time.Time { return then }}
+	set := setting{upgrades: append(slices.Clip(here.upgrades), steps...), now: func() time.Time { return then }}
+	set.readable = set.format()
+	return set
 }
 
 // addFile is an upgrade that can be run again.
@@ -131,8 +134,8 @@ func TestOlderStoreIsUpgradedAfterABackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Close()
-	copied := dir + ".bak-v1-20260304T050607Z"
-	if want := "1 2 " + copied; said != want {
+	copied := dir + ".bak-v2-20260304T050607Z"
+	if want := "2 3 " + copied; said != want {
 		t.Errorf("said %q, want %q", said, want)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "extra")); err != nil {
@@ -168,7 +171,7 @@ func TestStoreOfANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 		if !errors.As(err, &newer) || !errors.Is(err, tidemark.ErrUnsupported) {
 			t.Fatalf("Open(%+v) = %v, want a NewerError", o, err)
 		}
-		want := tidemark.NewerError{What: "store " + dir, Format: 3, Known: 1, Backup: dir + ".bak-v1-20260304T050607Z"}
+		want := tidemark.NewerError{What: "store " + dir, Format: 4, Known: 2, Backup: dir + ".bak-v2-20260304T050607Z"}
 		if d := cmp.Diff(want, *newer); d != "" {
 			t.Errorf("said:\n%s", d)
 		}
@@ -211,7 +214,7 @@ func TestHalfACopyIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole(t, dir, later(addFile), 5)
-	whole(t, dir+".bak-v1-20260304T050607Z", here, 5)
+	whole(t, dir+".bak-v2-20260304T050607Z", here, 5)
 	if left, _ := filepath.Glob(dir + ".bak.new"); left != nil {
 		t.Errorf("left behind: %v", left)
 	}
@@ -248,4 +251,45 @@ func TestWithoutACopyThereIsNoUpgrade(t *testing.T) {
 	if left, _ := filepath.Glob(dir + ".bak*"); left != nil {
 		t.Errorf("left behind: %v", left)
 	}
+}
+
+func TestStoreOfFormat1IsReadAsItIsAndUpgradedWhenItIsWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	first := setting{readable: 1, now: time.Now}
+	b, err := open(t.Context(), dir, &Options{Create: true}, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := int64(1); seq <= 5; seq++ {
+		if err := talk(t, b, seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Close()
+	r, err := Open(t.Context(), dir, &Options{ReadOnly: true})
+	if err != nil {
+		t.Fatalf("opened for reading: %v", err)
+	}
+	defer r.Close()
+	before := contents(t, dir)
+	if info, err := r.Get(t.Context(), talked); err != nil || info.Head.Length != 5 {
+		t.Errorf("Get = %d lines, %v; want 5", info.Head.Length, err)
+	}
+	if d := cmp.Diff(before, contents(t, dir)); d != "" {
+		t.Errorf("reading changed something:\n%s", d)
+	}
+	if err := talk(t, whole(t, dir, here, 5), 6); err != nil {
+		t.Error(err)
+	}
+	if info, err := r.Get(t.Context(), talked); err != nil || info.Head.Length != 6 {
+		t.Errorf("after the upgrade, Get = %d lines, %v; want 6", info.Head.Length, err)
+	}
+	if _, err := open(t.Context(), dir, nil, first); !errors.Is(err, tidemark.ErrUnsupported) {
+		t.Errorf("the program of format 1 opens it: %v, want ErrUnsupported", err)
+	}
+	copies, _ := filepath.Glob(dir + ".bak-v1-*")
+	if len(copies) != 1 {
+		t.Fatalf("copies: %v, want one", copies)
+	}
+	whole(t, copies[0], first, 5)
 }

@@ -6,6 +6,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -255,4 +256,39 @@ func (b *Backend) Wait(ctx context.Context, key tidemark.Key, after int64) error
 			return ctx.Err()
 		}
 	}
+}
+
+// Walk yields every key.
+func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
+	return func(yield func(tidemark.Key, error) bool) {
+		if err := b.use(ctx); err != nil {
+			yield(tidemark.Key{}, err)
+			return
+		}
+		seen := make(map[tidemark.Key]bool)
+		b.kept.mu.Lock()
+		for k := range b.kept.records {
+			seen[k] = true
+		}
+		for k := range b.kept.logs {
+			seen[k] = true
+		}
+		b.kept.mu.Unlock()
+		keys := make([]tidemark.Key, 0, len(seen))
+		for k := range seen {
+			if compareKeys(k, after) > 0 {
+				keys = append(keys, k)
+			}
+		}
+		slices.SortFunc(keys, compareKeys)
+		for _, k := range keys {
+			if !yield(k, nil) {
+				return
+			}
+		}
+	}
+}
+
+func compareKeys(a, b tidemark.Key) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 }

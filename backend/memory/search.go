@@ -10,9 +10,20 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
+// Searcher is a Backend that is a tidemark.Searcher, too: the model of those that
+// find lines by words on their own. Over any other, package store keeps an index in
+// the records and logs that they have.
+type Searcher struct{ *Backend }
+
+// NewSearcher returns an empty Searcher.
+func NewSearcher() *Searcher { return &Searcher{New()} }
+
+// Again returns a second handle on the same state.
+func (b *Searcher) Again() *Searcher { return &Searcher{b.Backend.Again()} }
+
 // Search looks through every indexed line: it defines what a search means, and
 // is not fast.
-func (b *Backend) Search(ctx context.Context, ask tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
+func (b *Searcher) Search(ctx context.Context, ask tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		if err := b.use(ctx); err != nil {
 			yield(tidemark.Hit{}, err)
@@ -39,10 +50,6 @@ func (b *Backend) Search(ctx context.Context, ask tidemark.IndexQuery) iter.Seq2
 	}
 }
 
-func compareKeys(a, b tidemark.Key) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
-}
-
 func matches(ask tidemark.IndexQuery, words []string) bool {
 	has := func(t tidemark.Term) bool {
 		return slices.ContainsFunc(words, func(w string) bool {
@@ -58,7 +65,7 @@ func matches(ask tidemark.IndexQuery, words []string) bool {
 }
 
 // Unindexed yields the logs whose index is shorter than they are.
-func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
+func (b *Searcher) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
 	return func(yield func(tidemark.Lag, error) bool) {
 		if err := b.use(ctx); err != nil {
 			yield(tidemark.Lag{}, err)
@@ -82,7 +89,7 @@ func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tide
 }
 
 // Index adds words to lines, all of them or, on a conflict, none.
-func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
+func (b *Searcher) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 	if err := b.use(ctx); err != nil {
 		return err
 	}
@@ -109,7 +116,7 @@ func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 }
 
 // Unindex removes all words.
-func (b *Backend) Unindex(ctx context.Context) error {
+func (b *Searcher) Unindex(ctx context.Context) error {
 	if err := b.use(ctx); err != nil {
 		return err
 	}
@@ -119,35 +126,4 @@ func (b *Backend) Unindex(ctx context.Context) error {
 		l.words = nil
 	}
 	return nil
-}
-
-// Walk yields every key.
-func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
-	return func(yield func(tidemark.Key, error) bool) {
-		if err := b.use(ctx); err != nil {
-			yield(tidemark.Key{}, err)
-			return
-		}
-		seen := make(map[tidemark.Key]bool)
-		b.kept.mu.Lock()
-		for k := range b.kept.records {
-			seen[k] = true
-		}
-		for k := range b.kept.logs {
-			seen[k] = true
-		}
-		b.kept.mu.Unlock()
-		keys := make([]tidemark.Key, 0, len(seen))
-		for k := range seen {
-			if compareKeys(k, after) > 0 {
-				keys = append(keys, k)
-			}
-		}
-		slices.SortFunc(keys, compareKeys)
-		for _, k := range keys {
-			if !yield(k, nil) {
-				return
-			}
-		}
-	}
 }

@@ -55,6 +55,7 @@ type Backend struct {
 	owned *http.Transport // nil when the caller passed a client
 	packs bool            // large requests and responses are compressed
 	most  int64           // bytes that the server accepts in one request
+	finds bool            // the server has an index of words
 	owner string          // the only owner that is asked for
 
 	life    context.Context // ends with Close
@@ -155,9 +156,13 @@ func (b *Backend) greet(ctx context.Context) error {
 	if about.Format != api.BackendFormat {
 		return tidemark.Unsupportedf("%s: speaks format %d of these calls, this program format %d; use the same version on both sides", b.base, about.Format, api.BackendFormat)
 	}
-	b.most = min(about.MaxRequestBytes, api.MaxRequestBytes)
+	b.most, b.finds = min(about.MaxRequestBytes, api.MaxRequestBytes), about.Searches
 	return nil
 }
+
+// Searches reports whether the server has an index of words. Without one, the
+// methods of a Searcher return ErrUnsupported.
+func (b *Backend) Searches() bool { return b.finds }
 
 // Address returns where the server is.
 func (b *Backend) Address() string { return b.base.String() }

@@ -23,7 +23,7 @@ import (
 // The suite runs over the server of this house, in package server. Here are
 // servers of other houses: those that lie, babble, and send callers away.
 
-const about = `{"service":"tidemark","format":1,"max_request_bytes":1000000}`
+const about = `{"service":"tidemark","format":2,"max_request_bytes":1000000}`
 
 // host answers the first question rightly, and everything else as it likes.
 func host(t testing.TB, answer http.HandlerFunc) *httptest.Server {
@@ -105,7 +105,7 @@ func TestOpenSaysWhatIsWrongWithAServer(t *testing.T) {
 		{"no such page", serve(http.NotFound), tidemark.ErrNoStore, "404"},
 		{"a server without these calls", serve(problem(&api.Problem{Status: 404, Code: "not_found"})), tidemark.ErrNoStore, "no store"},
 		{"a wrong token", serve(problem(&api.Problem{Status: 401, Code: "denied"})), tidemark.ErrDenied, "no valid token [2J"},
-		{"a newer server", serve(says(`{"service":"tidemark","format":2,"max_request_bytes":1}`)), tidemark.ErrUnsupported, "format 2"},
+		{"a newer server", serve(says(`{"service":"tidemark","format":3,"max_request_bytes":1}`)), tidemark.ErrUnsupported, "format 3"},
 		{"a stranger's certificate", secure.URL, tidemark.ErrNoStore, "certificate"},
 		{"no TLS", "https" + strings.TrimPrefix(serve(says(about)), "http"), tidemark.ErrNoStore, "TLS"},
 		{"more than an answer", serve(says(strings.Repeat(" ", 1<<20))), tidemark.ErrNoStore, "cannot be"},

@@ -15,9 +15,8 @@ type standing struct {
 	updated int64
 	touched int64
 
-	log    bool // the head has been read
-	head   head // number 0: there is none
-	behind bool // the log is marked as longer than its index
+	log  bool // the head has been read
+	head head // number 0: there is none
 }
 
 // maxStandings bounds what the writer remembers from one transaction to the
@@ -107,7 +106,7 @@ func (w *writer) recordOf(k tidemark.Key) (*standing, error) {
 	return s, err
 }
 
-const sqlStanding = `SELECT ` + headColumns + `, behind FROM log WHERE kind = ?1 AND id = ?2`
+const sqlStanding = `SELECT ` + headColumns + ` FROM log WHERE kind = ?1 AND id = ?2`
 
 func (w *writer) logOf(k tidemark.Key) (*standing, error) {
 	s := w.standing(k)
@@ -116,19 +115,15 @@ func (w *writer) logOf(k tidemark.Key) (*standing, error) {
 	}
 	var h head
 	var sum int64
-	var behind bool
 	err := w.c.do(sqlStanding, func(st *stmt) {
 		st.setText(1, k.Kind)
 		st.setText(2, k.ID)
-	}, func(st *stmt) {
-		h, sum = scanHead(st)
-		behind = st.int(9) != 0
-	})
+	}, func(st *stmt) { h, sum = scanHead(st) })
 	if err == nil {
 		err = h.check(k, sum)
 	}
 	if err == nil {
-		s.head, s.behind, s.log = h, behind, true
+		s.head, s.log = h, true
 	}
 	return s, err
 }
@@ -230,9 +225,6 @@ const (
 	sqlBegin  = `INSERT INTO log (kind, id, length, updated, parent, depth, nodes, turn, sum) VALUES (?1, ?2, 0, 0, 0, 0, 0, 0, 0) RETURNING number`
 	sqlAppend = `INSERT INTO line (` + lineColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
 	sqlGrow   = `UPDATE log SET length = ?2, updated = ?3, parent = ?4, depth = ?5, nodes = ?6, turn = ?7, chain = ?8, sum = ?9 WHERE number = ?1`
-	// Only a log whose index was complete is marked, so that any other append
-	// writes no page of the index that holds the mark.
-	sqlGrowMark = `UPDATE log SET length = ?2, updated = ?3, parent = ?4, depth = ?5, nodes = ?6, turn = ?7, chain = ?8, sum = ?9, behind = 1 WHERE number = ?1`
 )
 
 func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
@@ -248,7 +240,6 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		if s.head.number > maxNumber {
 			return tidemark.Storagef("store %s: more than %d logs", w.b.path, maxNumber)
 		}
-		s.behind = true
 	}
 	for i := range a.Lines {
 		l := &a.Lines[i]
@@ -272,11 +263,7 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 	}
 	l := &a.Lines[len(a.Lines)-1]
 	s.head.Head = tidemark.Head{Length: l.Seq, UpdatedAt: b.HeadAt(*a), Position: l.Position, Chain: append([]byte(nil), l.Chain...)}
-	grow := sqlGrow
-	if !s.behind {
-		s.behind, grow = true, sqlGrowMark
-	}
-	return w.c.do(grow, func(st *stmt) {
+	return w.c.do(sqlGrow, func(st *stmt) {
 		st.setInt(1, s.head.number)
 		st.setInt(2, l.Seq)
 		st.setInt(3, s.head.UpdatedAt.UnixMicro())
@@ -308,19 +295,15 @@ func (w *writer) drop(k tidemark.Key) error {
 	}
 	w.purged = true
 	s := w.standing(k)
-	s.head, s.log, s.behind = head{}, true, false
+	s.head, s.log = head{}, true
 	if w.sparing {
 		return w.setAside(number)
 	}
-	// The lines first: the index entries then find space in the file.
 	err = w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(st *stmt) {
 		st.setInt(1, number<<seqBits)
 		st.setInt(2, number<<seqBits|maxSeq)
 	}, nil)
 	if err != nil {
-		return err
-	}
-	if err := w.unindexLines(number<<seqBits, number<<seqBits|maxSeq); err != nil {
 		return err
 	}
 	return w.c.do(`DELETE FROM log WHERE number = ?1`, func(st *stmt) { st.setInt(1, number) }, nil)

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -15,8 +14,8 @@ import (
 const checkFaults = 100
 
 // Check checks the pages and indexes of the file, at every head against its
-// lines, at the column touched, at the search index against the lines, and at
-// the modes of the files. It reads everything once, in one read transaction.
+// lines, at the column touched, and at the modes of the files. It reads everything
+// once, in one read transaction.
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		var faults []error
@@ -27,7 +26,7 @@ func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 			if b.state != nil {
 				faults = append(faults, b.state.faults...)
 			}
-			for _, look := range []func(*conn, func(error)) error{checkPages, checkHeads, checkStray, checkTouched, checkIndex} {
+			for _, look := range []func(*conn, func(error)) error{checkPages, checkHeads, checkStray, checkTouched} {
 				err := look(c, report)
 				if ctx.Err() != nil {
 					return ctx.Err()
@@ -139,32 +138,6 @@ func checkTouched(c *conn, report func(error)) error {
 			report(&tidemark.Damage{Key: tidemark.Key{Kind: s.text(0), ID: s.text(1)}, Place: "table record", What: "its column touched does not match"})
 		}
 	})
-}
-
-// checkIndex compares the search index with what it was made from. The pages of
-// FTS5 are checked by checkPages.
-func checkIndex(c *conn, report func(error)) error {
-	if err := hasIndex(c); errors.Is(err, tidemark.ErrUnsupported) {
-		return nil
-	}
-	err := c.do(`SELECT kind, id FROM log WHERE kind <> '' AND (indexed NOT BETWEEN 0 AND length OR behind = 0 AND indexed < length)`, nil, func(s *stmt) {
-		report(&tidemark.Damage{Key: tidemark.Key{Kind: s.text(0), ID: s.text(1)}, Place: searchIndex, What: "it says to know other lines than there are"})
-	})
-	for _, look := range []struct{ sql, what string }{
-		{`SELECT count(*) FROM hit h LEFT JOIN log l ON l.number = h.line >> 32
-  LEFT JOIN line n ON n.id = h.line WHERE n.id IS NULL OR l.number IS NULL OR h.line & 4294967295 > l.indexed`, "knows %d lines that are not there"},
-		{`SELECT count(*) FROM hit h LEFT JOIN word_docsize d ON d.id = h.id WHERE d.id IS NULL`, "has no words of %d lines that it knows"},
-		{`SELECT count(*) FROM word_docsize d LEFT JOIN hit h ON h.id = d.id WHERE h.id IS NULL`, "has words of %d lines that it does not know"},
-	} {
-		if err != nil {
-			return err
-		}
-		var n int64
-		if n, err = c.number(look.sql); err == nil && n > 0 {
-			report(&tidemark.Damage{Place: searchIndex, What: fmt.Sprintf(look.what, n)})
-		}
-	}
-	return err
 }
 
 func (b *Backend) checkModes() (faults []error) {

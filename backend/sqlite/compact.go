@@ -10,13 +10,11 @@ import (
 	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
+// A file is made smaller when an eighth of it, and a megabyte, is free.
 const (
-	// mergePages is how much of the search index one transaction merges, so that
-	// commits can run in between.
-	mergePages = 500
-	// A file is made smaller when an eighth of it, and a megabyte, is free.
 	worthShare = 8
 	worthPages = 256
 )
@@ -35,21 +33,12 @@ func (e *NoSpaceError) Error() string {
 // Is makes a NoSpaceError answer to ErrStorage.
 func (e *NoSpaceError) Is(target error) bool { return target == tidemark.ErrStorage }
 
-// Compact merges the search index into one piece, which also takes the words of
-// purged lines out of it; empties the -wal file; and makes the file smaller when
-// much of it is free. That last step rewrites the store, and commits wait for
-// it. A *NoSpaceError: there is no disk space for that.
+// Compact overwrites what free pages still hold, empties the -wal file, and makes
+// the file smaller when much of it is free. That last step rewrites the store, and
+// commits wait for it. A *NoSpaceError: there is no disk space for that.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
 	before := b.fileBytes()
-	err := b.mergeIndex(ctx)
-	if isFull(err) {
-		// There is no space to merge the index. Emptying it frees some, and it
-		// can be rebuilt.
-		err = b.runJob(ctx, &job{frees: true, do: emptyIndex})
-	}
-	if err == nil {
-		err = b.runJob(ctx, &job{alone: true, do: (*writer).scrub})
-	}
+	err := b.runJob(ctx, &job{alone: true, do: (*writer).scrub})
 	if shrunk := b.runJob(ctx, &job{alone: true, do: shrink}); shrunk != nil {
 		err = errors.Join(err, shrunk)
 	}
@@ -63,33 +52,6 @@ func (b *Backend) fileBytes() (n int64) {
 		}
 	}
 	return n
-}
-
-// mergeIndex has FTS5 merge all segments, step by step. The first step,
-// requested by a negative number, marks them.
-func (b *Backend) mergeIndex(ctx context.Context) error {
-	for pages := -mergePages; ; pages = mergePages {
-		changes := int64(0)
-		err := b.runJob(ctx, &job{do: func(w *writer) error {
-			before, err := w.c.number("SELECT total_changes()")
-			if err != nil {
-				return err
-			}
-			err = w.c.do(`INSERT INTO word (word, rank) VALUES ('merge', ?1)`, func(s *stmt) { s.setInt(1, int64(pages)) }, nil)
-			if err != nil {
-				return err
-			}
-			after, err := w.c.number("SELECT total_changes()")
-			changes = after - before
-			return err
-		}})
-		if err != nil {
-			return err
-		}
-		if changes < 2 && pages > 0 { // its own row counts as one
-			return nil
-		}
-	}
 }
 
 // temporary guards the directory of SQLite's temporary files, which is one for
@@ -112,10 +74,10 @@ func shrink(w *writer) error {
 	}
 	// The store is copied beside itself, and then back through the -wal file.
 	need := 2 * (all - free) * size
-	have, err := freeBytes(filepath.Dir(w.b.path))
+	have, err := durable.FreeBytes(filepath.Dir(w.b.path))
 	if err == nil && have < need && w.giveUpReserve() {
 		defer w.fillReserve()
-		have, err = freeBytes(filepath.Dir(w.b.path))
+		have, err = durable.FreeBytes(filepath.Dir(w.b.path))
 	}
 	if err == nil && have < need {
 		return &NoSpaceError{Path: w.b.path, Need: need, Free: have}

@@ -13,8 +13,6 @@ type job struct {
 	do func(*writer) error
 	// alone: do begins its own transactions, or runs where there may be none.
 	alone bool
-	// frees: it is a step towards freeing space, and may use the reserve.
-	frees bool
 }
 
 // runJob has the writer run a job. When the context ends, a running job is stopped
@@ -34,15 +32,7 @@ func (b *Backend) runJob(ctx context.Context, j *job) error {
 // perform runs a job while the lock file is held. Its commit is not synced: a
 // power cut may undo it, as a whole, and it is then done again. The next batch
 // makes it durable together with itself.
-func (w *writer) perform(ctx context.Context, j *job) error {
-	err := w.performOnce(ctx, j)
-	if isFull(err) && j.frees {
-		err = w.onReserve(err, func() error { return w.performOnce(ctx, j) })
-	}
-	return err
-}
-
-func (w *writer) performOnce(ctx context.Context, j *job) (err error) {
+func (w *writer) perform(ctx context.Context, j *job) (err error) {
 	defer func() {
 		if ctx.Err() != nil && err != nil {
 			err = ctx.Err()

@@ -12,12 +12,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Mend makes files private again, recreates a damaged search index, which then
-// has to be refilled, and rebuilds damaged indexes of the tables. It changes no
-// row of a record or a line: where these are damaged, it says so.
+// Mend makes files private again and rebuilds damaged indexes of the tables. It
+// changes no row of a record or a line: where these are damaged, it says so.
 func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		for _, step := range []func(*writer, func(string)) error{mendModes, mendViews, mendIndexes, mendSearch, mendTouched, reportRest} {
+		for _, step := range []func(*writer, func(string)) error{mendModes, mendViews, mendIndexes, mendTouched, reportRest} {
 			var said []string
 			err := b.runJob(ctx, &job{do: func(w *writer) error {
 				said = nil
@@ -75,7 +74,6 @@ const wayOut = "tidemark verify names what is damaged, and tidemark export or mi
 // diagnosis is what SQLite reports about the parts of a file.
 type diagnosis struct {
 	indexes map[string]bool // of tables, from which they can be rebuilt
-	search  bool            // the search index
 	rest    []string
 }
 
@@ -110,12 +108,9 @@ func diagnose(c *conn) (*diagnosis, error) {
 	}
 	found := &diagnosis{indexes: make(map[string]bool)}
 	sort := func(o object, text string) {
-		switch {
-		case o.table == "hit" || strings.HasPrefix(o.table, "word"):
-			found.search = true
-		case o.kind == "index":
+		if o.kind == "index" {
 			found.indexes[o.name] = true
-		default:
+		} else {
 			found.rest = append(found.rest, text)
 		}
 	}
@@ -125,9 +120,7 @@ func diagnose(c *conn) (*diagnosis, error) {
 			if text == "ok" || text == "" || strings.HasPrefix(text, "*** in database") {
 				continue
 			}
-			if strings.HasPrefix(text, "fts5:") || strings.Contains(text, "FTS5 table") {
-				found.search = true
-			} else if m := inTree.FindStringSubmatch(text); m != nil {
+			if m := inTree.FindStringSubmatch(text); m != nil {
 				root, _ := strconv.ParseInt(m[1], 10, 64)
 				sort(trees[root], text)
 			} else if m := inIndex.FindStringSubmatch(text); m != nil {
@@ -203,29 +196,6 @@ func mendIndexes(w *writer, report func(string)) error {
 		}
 		report("index " + name + " was damaged: rebuilt from its table")
 	}
-	return nil
-}
-
-func mendSearch(w *writer, report func(string)) error {
-	found, err := diagnose(w.c)
-	if err != nil {
-		return err
-	}
-	if !found.search {
-		err := checkIndex(w.c, func(error) { found.search = true })
-		if isCorrupt(err) {
-			found.search = true
-		} else if err != nil {
-			return err
-		}
-	}
-	if !found.search {
-		return nil
-	}
-	if err := emptyIndex(w); err != nil {
-		return err
-	}
-	report("the search index was damaged: emptied, it is filled again from the lines")
 	return nil
 }
 

@@ -24,77 +24,8 @@ func mended(t *testing.T, b *Backend) (said string) {
 func TestNothingIsMendedWhereNothingIsWrong(t *testing.T) {
 	b := made(t)
 	talk(t, b, key("session", "s"), 1, 3)
-	index(t, b, toIndex(key("session", "s"), 1, 3, "fish"))
 	if said := mended(t, b); said != "" {
 		t.Errorf("Mend said %s", said)
-	}
-	if n := len(foundBy(t, b, allOf("fish"))); n != 3 {
-		t.Errorf("%d found, want 3", n)
-	}
-}
-
-func TestDamagedSearchIndexIsFoundAndMadeAnew(t *testing.T) {
-	for what, sql := range map[string]string{
-		"lost pages":            `DELETE FROM word_data WHERE id > 10`,
-		"changed pages":         `UPDATE word_data SET block = zeroblob(length(block)) WHERE id > 10`,
-		"no structure":          `DELETE FROM word_data`,
-		"a line too many":       `INSERT INTO hit VALUES (7, (1 << 32) + 999)`,
-		"a line too few":        `DELETE FROM hit WHERE id = (SELECT min(id) FROM hit)`,
-		"a line without words":  `DELETE FROM word_docsize WHERE id = (SELECT min(id) FROM hit)`,
-		"progress beyond a log": `UPDATE log SET indexed = 99`,
-		"progress that lags":    `UPDATE log SET indexed = 2, behind = 0`,
-	} {
-		t.Run(what, func(t *testing.T) {
-			b := made(t)
-			log := key("session", "s")
-			talk(t, b, log, 1, 40)
-			index(t, b, toIndex(log, 1, 40, "fish", "bird"))
-			harm(t, b, sql)
-			b = opened(t, b.path, nil)
-			if found := faults(t, b); len(found) == 0 {
-				t.Error("Check finds nothing")
-			}
-			if said := mended(t, b); !strings.Contains(said, "search index") {
-				t.Errorf("Mend said %q", said)
-			}
-			if found := faults(t, b); found != nil {
-				t.Errorf("Check after Mend: %v", found)
-			}
-			if n := len(linesOf(t, b, log)); n != 40 {
-				t.Errorf("%d lines, want 40", n)
-			}
-			index(t, b, toIndex(log, 1, 40, "fish"))
-			if n := len(foundBy(t, b, allOf("fish"))); n != 40 {
-				t.Errorf("%d found, want 40", n)
-			}
-		})
-	}
-}
-
-func TestDamagedSearchIndexKeepsNobodyFromCommittingAndPurging(t *testing.T) {
-	b := made(t)
-	log, other := key("session", "s"), key("session", "other")
-	talk(t, b, log, 1, 40)
-	talk(t, b, other, 1, 40)
-	index(t, b, toIndex(log, 1, 20, "fish"))
-	harm(t, b, `DELETE FROM word_data`)
-	b = opened(t, b.path, nil)
-	for _, err := range b.Search(t.Context(), allOf("fish")) {
-		if !errors.Is(err, tidemark.ErrCorrupt) {
-			t.Errorf("Search = %v, want ErrCorrupt", err)
-		}
-	}
-	if err := b.Index(t.Context(), toIndex(log, 21, 40, "fish")...); !errors.Is(err, tidemark.ErrCorrupt) {
-		t.Errorf("Index = %v, want ErrCorrupt", err)
-	}
-	talk(t, b, log, 41, 41)
-	keep(t, b, tidemark.Batch{Drops: []tidemark.Key{log}})
-	if found := faults(t, b); found != nil {
-		t.Errorf("Check after the purge: %v", found)
-	}
-	index(t, b, toIndex(other, 1, 40, "fish"))
-	if n := len(foundBy(t, b, allOf("fish"))); n != 40 {
-		t.Errorf("%d found, want 40", n)
 	}
 }
 
@@ -157,7 +88,6 @@ func TestCompactGivesFreeSpaceBackAndKeepsTheRest(t *testing.T) {
 	b := made(t)
 	log, big := key("session", "s"), key("session", "big")
 	talk(t, b, log, 1, 300)
-	index(t, b, toIndex(log, 1, 300, "fish"))
 	a := tidemark.Append{Log: big}
 	for seq := int64(1); seq <= 400; seq++ {
 		a.Lines = append(a.Lines, line(big, seq, "user", strings.Repeat("x", 10_000)))
@@ -173,9 +103,6 @@ func TestCompactGivesFreeSpaceBackAndKeepsTheRest(t *testing.T) {
 	}
 	if n := len(linesOf(t, b, log)); n != 300 {
 		t.Errorf("%d lines, want 300", n)
-	}
-	if n := len(foundBy(t, b, allOf("fish"))); n != 300 {
-		t.Errorf("%d found, want 300", n)
 	}
 	talk(t, b, log, 301, 301)
 	if found := faults(t, b); found != nil {

@@ -406,7 +406,7 @@ func removeDatabase(dir *durable.Dir, name string) error {
 	return nil
 }
 
-// fill writes the schema into an empty file: version 1, and every upgrade.
+// fill writes the newest schema into an empty file.
 func fill(path string, set setting) error {
 	c, err := openConn(path, forMaking, writing...)
 	if err != nil {
@@ -419,7 +419,7 @@ func fill(path string, set setting) error {
 	if err := c.run("BEGIN; " + tables + views()); err != nil {
 		return err
 	}
-	for _, step := range set.upgrades {
+	for _, step := range set.stepsTo(set.version()) {
 		if err := step(c); err != nil {
 			return err
 		}

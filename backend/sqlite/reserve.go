@@ -60,7 +60,7 @@ const lowBytes = 4 * reserveBytes
 // opened. The first process to open it needs space for the memory that processes
 // share, and a system that finds none kills the process that uses it.
 func (w *writer) makeRoom() (low bool) {
-	free, err := freeBytes(filepath.Dir(w.b.path))
+	free, err := durable.FreeBytes(filepath.Dir(w.b.path))
 	if err != nil || free >= lowBytes {
 		return false
 	}
@@ -187,14 +187,10 @@ func (w *writer) dropSome(number, most int64) error {
 	if first == 0 {
 		return w.c.do(`DELETE FROM log WHERE number = ?1`, func(s *stmt) { s.setInt(1, number) }, nil)
 	}
-	err = w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(s *stmt) {
+	return w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(s *stmt) {
 		s.setInt(1, first)
 		s.setInt(2, last)
 	}, nil)
-	if err != nil {
-		return err
-	}
-	return w.unindexLines(first, last)
 }
 
 // tightBytes is the free space below which a disk is watched: four times what
@@ -206,7 +202,7 @@ const tightBytes = 16 << 20
 // and if it cannot be written back it blocks everything else: so a commit
 // without that much space is refused as if the disk were full.
 func (w *writer) fits(group []*pending) (tight bool, err error) {
-	free, err := freeBytes(filepath.Dir(w.b.path))
+	free, err := durable.FreeBytes(filepath.Dir(w.b.path))
 	if err != nil || free >= tightBytes {
 		return false, nil
 	}

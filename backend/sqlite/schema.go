@@ -11,13 +11,13 @@ import (
 const applicationID = 0x74696465
 
 //go:embed schema.sql
-var tables string // version 1
+var tables string // versions 1 and 3
 
 //go:embed schema2.sql
-var schema2 string
+var schema2 string // what version 2 had beside them
 
-//go:embed word.sql
-var tableWord string // also of version 2; recreated when the index is emptied
+//go:embed schema3.sql
+var schema3 string
 
 // seqBits is how many bits of a line's id are its seq; the rest is the number of
 // its log. One integer key keeps the lines of a log together and needs no second

@@ -25,11 +25,11 @@ import (
 
 // schemaSums are the sums of the texts of each version, for the check in every
 // Open.
-var schemaSums = map[int64]uint32{1: 0xdf172527, 2: 0xc4d9facc}
+var schemaSums = map[int64]uint32{1: 0xdf172527, 2: 0xc4d9facc, 3: 0xdf172527}
 
 // layouts are the pages where the tables of version 1 and their indexes begin:
-// in a store as it was made, and in one of either version that was rewritten
-// without its free space. The texts do not show when such a page number is
+// in a store as it was made, and in one that was rewritten without its free space,
+// with the tables of version 2 and without. The texts do not show when such a page number is
 // damaged, and the page it then leads to may look like a table. A store that
 // another program rewrote may have other numbers, and has all its pages
 // examined.
@@ -190,7 +190,7 @@ func schemaOf(version int64, set setting) (schema, error) {
 	if err := c.run(tables + views()); err != nil {
 		return schema{}, err
 	}
-	for _, step := range set.upgrades[:max(min(version, set.version())-1, 0)] {
+	for _, step := range set.stepsTo(version) {
 		if err := step(c); err != nil {
 			return schema{}, err
 		}

@@ -1,8 +1,7 @@
 // Package sqlite is the default Backend: one SQLite file, readable with any
 // sqlite3 shell, no cgo. A commit is durable when it returns (WAL,
 // synchronous=FULL); concurrent commits of a process share one transaction, and
-// processes queue on a lock file beside the store. The search index is an FTS5
-// table of the words that it is given.
+// processes queue on a lock file beside the store.
 //
 // It never takes a lock to read, never reads or writes while a caller's loop
 // body runs, never opens a store on a network file system, and never changes a
@@ -50,7 +49,6 @@ type Backend struct {
 
 var (
 	_ tidemark.Backend   = (*Backend)(nil)
-	_ tidemark.Searcher  = (*Backend)(nil)
 	_ tidemark.Checker   = (*Backend)(nil)
 	_ tidemark.Mender    = (*Backend)(nil)
 	_ tidemark.Compactor = (*Backend)(nil)

@@ -66,7 +66,7 @@ func TestStoreOfANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 	os.Chmod(b.path, 0o640) // a wide mode is put right, but not by who does not know the format
 	before := contents(t, filepath.Dir(b.path))
 	newer := refusedAsNewer(t, b.path)
-	want := tidemark.NewerError{What: "store " + b.path, Format: Format + 2, Known: Format, Backup: b.path + ".bak-v2-20260304T050607Z"}
+	want := tidemark.NewerError{What: "store " + b.path, Format: Format + 2, Known: Format, Backup: b.path + ".bak-v3-20260304T050607Z"}
 	if d := cmp.Diff(want, *newer); d != "" {
 		t.Errorf("said:\n%s", d)
 	}
@@ -117,7 +117,7 @@ func TestOlderStoreIsUpgradedAfterABackup(t *testing.T) {
 	if _, err := open(t.Context(), old.path, &Options{ReadOnly: true}, later(addColumn, addTable)); !errors.Is(err, tidemark.ErrUnsupported) {
 		t.Errorf("opened for reading: %v, want ErrUnsupported", err)
 	}
-	copyPath := old.path + ".bak-v2-20260304T050607Z"
+	copyPath := old.path + ".bak-v3-20260304T050607Z"
 	said := ""
 	o := &Options{Upgrading: func(from, to int64, backup string) { said = fmt.Sprint(from, to, " ", backup) }}
 	b, err := open(t.Context(), old.path, o, later(addColumn, addTable))
@@ -125,11 +125,11 @@ func TestOlderStoreIsUpgradedAfterABackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if want := "2 4 " + copyPath; said != want {
+	if want := "3 5 " + copyPath; said != want {
 		t.Errorf("said %q, want %q", said, want)
 	}
-	if n, _ := b.writer.c.number("PRAGMA user_version"); n != 4 {
-		t.Errorf("user_version %d, want 4", n)
+	if n, _ := b.writer.c.number("PRAGMA user_version"); n != 5 {
+		t.Errorf("user_version %d, want 5", n)
 	}
 	talk(t, b, log, 6, 6)
 	if err := commit(old, tidemark.Batch{Puts: []tidemark.Record{record(log, 2, `{}`)}}); !errors.Is(err, tidemark.ErrUnsupported) {
@@ -348,4 +348,95 @@ func afterTheKill(t *testing.T, path string) (which string) {
 		t.Errorf("left behind: %v", left)
 	}
 	return which
+}
+
+// older is the program that knew the schema up to a version.
+func older(version int64) setting {
+	set := here
+	set.upgrades = upgrades[:version-1]
+	return set
+}
+
+// asOlder makes a store as an older program did, with what another holds.
+func asOlder(t *testing.T, version int64, from *Backend) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "older.db")
+	if err := makeStore(path, older(version)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := openConn(path, forWriting, writing...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	const head = "number, kind, id, length, updated, parent, depth, nodes, turn, chain, sum"
+	if err := c.run("ATTACH '" + from.path + "' AS now; INSERT INTO record SELECT * FROM now.record; INSERT INTO log (" + head + ") SELECT " + head +
+		" FROM now.log; INSERT INTO line (" + lineColumns + ") SELECT " + lineColumns + " FROM now.line"); err != nil {
+		t.Fatal(err)
+	}
+	if version == 2 {
+		if err := c.run("INSERT INTO word (rowid, words) SELECT id, 'indexed somewhere' FROM line; INSERT INTO hit SELECT id, id FROM line; UPDATE log SET indexed = length, behind = 0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+func TestStoreOfAnOlderVersionIsReadAsItIsAndUpgradedWhenItIsWritten(t *testing.T) {
+	b := made(t)
+	log := key("session", "s")
+	keep(t, b, tidemark.Batch{Puts: []tidemark.Record{record(log, 1, `{"a":1}`)}})
+	talk(t, b, log, 1, 500)
+	want, err := readSchema(b.writer.c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := int64(1); version < Format; version++ {
+		path := asOlder(t, version, b)
+		r := opened(t, path, &Options{ReadOnly: true})
+		if n := len(linesOf(t, r, log)); n != 500 {
+			t.Errorf("%d lines, want 500", n)
+		}
+		if found := faults(t, r); found != nil {
+			t.Errorf("Check: %v", found)
+		}
+		w := opened(t, path, nil)
+		copies, _ := filepath.Glob(fmt.Sprintf("%s.bak-v%d-*", path, version))
+		if len(copies) != 1 {
+			t.Fatalf("backups: %v", copies)
+		}
+		talk(t, w, log, 501, 501)
+		for _, s := range []*Backend{w, r} { // the reader sees that it was upgraded
+			if n := len(linesOf(t, s, log)); n != 501 {
+				t.Errorf("%d lines, want 501", n)
+			}
+		}
+		if found := faults(t, w); found != nil {
+			t.Errorf("Check: %v", found)
+		}
+		have, err := readSchema(w.writer.c)
+		if err != nil || have.sum() != want.sum() || have.sum() != schemaSums[Format] {
+			t.Errorf("version %d: the schema has sum %#x, %v; that of a new store is %#x", version, have.sum(), err, want.sum())
+		}
+		if !wholeSchema(w.writer.c, Format) {
+			t.Errorf("version %d: its tables begin elsewhere: %v", version, have.begins)
+		}
+		w.Close()
+		if data, _ := os.ReadFile(path); strings.Contains(string(data), "indexed") {
+			t.Error("words of the old index are still in the file")
+		}
+		for _, o := range []*Options{nil, {ReadOnly: true}} {
+			if _, err := open(t.Context(), path, o, older(version)); !errors.Is(err, tidemark.ErrUnsupported) {
+				t.Errorf("the program of version %d opens it: %v, want ErrUnsupported", version, err)
+			}
+		}
+		back, err := open(t.Context(), copies[0], nil, older(version))
+		if err != nil {
+			t.Fatalf("the program of version %d does not open the copy: %v", version, err)
+		}
+		if n := len(linesOf(t, back, log)); n != 500 {
+			t.Errorf("the copy has %d lines, want 500", n)
+		}
+		back.Close()
+	}
 }

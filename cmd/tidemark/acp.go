@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/acp"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -104,12 +105,12 @@ func (e *editorAgent) agentOptions(folder string) agent.Options {
 	if folder == "" {
 		return e.f.options(e.app, e.s, e.project(), currentFolder())
 	}
-	return e.f.options(e.app, e.s, projectAt(folder), realPath(folder))
+	return e.f.options(e.app, e.s, projectAt(folder), project.Real(folder))
 }
 
 func (e *editorAgent) hint(err error) string {
 	if errors.Is(err, tidemark.ErrLocalOnly) {
 		return "allow it in the settings of the editor: tidemark acp --remote"
 	}
-	return hintFor(err)
+	return agent.Hint(err)
 }

@@ -26,30 +26,15 @@ func agentsCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if rows == nil {
-				rows = []tidemark.Agent{}
-			}
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("NAME", "STATUS", "CURRENT", "LAST", "NEXT", "DUE", "FAILED", "ERROR")
-				for _, g := range rows {
-					current := render.OrDash(g.CurrentJob)
-					if g.Node != "" && g.Node != a.host() {
-						current += " on " + g.Node
-					}
-					t.Row(g.Name, g.Status, current, render.OrDash(g.LastJob), render.OrDash(g.NextSchedule), timeOrDash(g.NextTriggerAt), render.OrDash(g.FailedJob), render.Phrase(g.ErrorMessage))
+			return printTable(a, rows, []string{"NAME", "STATUS", "CURRENT", "LAST", "NEXT", "DUE", "FAILED", "ERROR"}, func(g tidemark.Agent) []string {
+				current := render.OrDash(g.CurrentJob)
+				if g.Node != "" && g.Node != a.host() {
+					current += " on " + g.Node
 				}
-				return t.Print(w)
+				return []string{g.Name, g.Status, current, render.OrDash(g.LastJob), render.OrDash(g.NextSchedule), render.TimeOrDash(g.NextTriggerAt), render.OrDash(g.FailedJob), render.Phrase(g.ErrorMessage)}
 			})
 		}),
 	}
-}
-
-// timeOrDash formats a time for people, or returns "-" if it is zero.
-func timeOrDash(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.Local().Format(time.RFC3339)
 }
 
 func agentCommand(a *app) *cobra.Command {
@@ -67,7 +52,7 @@ func agentCommand(a *app) *cobra.Command {
 				session = fmt.Sprintf("%s, %d jobs, used %s", g.Session.ID, g.Session.Jobs, a.when(g.Session.LastUsedAt))
 			}
 			return a.printFields(g, [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", render.OrDash(g.CurrentJob)}, {"last job", render.OrDash(g.LastJob)},
-				{"next", render.OrDash(g.NextSchedule)}, {"due", timeOrDash(g.NextTriggerAt)}, {"session", session}, {"failed job", render.OrDash(g.FailedJob)}, {"error", render.OrDash(g.ErrorMessage)}})
+				{"next", render.OrDash(g.NextSchedule)}, {"due", render.TimeOrDash(g.NextTriggerAt)}, {"session", session}, {"failed job", render.OrDash(g.FailedJob)}, {"error", render.OrDash(g.ErrorMessage)}})
 		}),
 	}, &cobra.Command{
 		Use: "reset NAME", Short: "Forget the session and the error of an agent", Example: "  tidemark agent reset coder",
@@ -141,7 +126,7 @@ func schedulesCommand(a *app) *cobra.Command {
 		Args:    usage(cobra.NoArgs),
 		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
 			key := a.readFleetKey()
-			all, err := collectReadable(a, s.Schedules(cmd.Context(), agent))
+			all, damage, err := collectReadable(a, s.Schedules(cmd.Context(), agent))
 			if err != nil {
 				return err
 			}
@@ -151,21 +136,17 @@ func schedulesCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("SCHEDULE", "STATUS", "WHEN", "NEXT", "LAST", "SKIPPED", "ERROR")
-				for _, d := range rows {
-					skipped := "-"
-					if len(d.Skipped) > 0 {
-						skipped = d.Skipped[0].Reason
-					}
-					status := d.Status
-					if d.Proposed {
-						status = "proposed"
-					}
-					t.Row(d.Agent+"/"+d.Name, status, fleet.ScheduleText(d.Schedule), timeOrDash(d.NextRunAt), timeOrDash(d.LastRunAt), skipped, render.Phrase(d.LastError))
+			return errors.Join(damage, printTable(a, rows, []string{"SCHEDULE", "STATUS", "WHEN", "NEXT", "LAST", "SKIPPED", "ERROR"}, func(d fleet.ScheduleState) []string {
+				skipped := "-"
+				if len(d.Skipped) > 0 {
+					skipped = d.Skipped[0].Reason
 				}
-				return t.Print(w)
-			})
+				status := d.Status
+				if d.Proposed {
+					status = "proposed"
+				}
+				return []string{d.Agent + "/" + d.Name, status, fleet.ScheduleText(d.Schedule), render.TimeOrDash(d.NextRunAt), render.TimeOrDash(d.LastRunAt), skipped, render.Phrase(d.LastError)}
+			}))
 		}),
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "those of this agent")

@@ -118,7 +118,7 @@ then it is denied, after the review_timeout of the agent.`,
 // would cut off what a person has to see to decide.
 func (a *app) reviews(w io.Writer, rows []fleet.Review) error {
 	for _, v := range rows {
-		about := fmt.Sprintf("%s %s  %s asked %s, denied at %s", v.Job, v.Call, v.Agent, a.when(v.AskedAt), timeOrDash(v.UntilAt))
+		about := fmt.Sprintf("%s %s  %s asked %s, denied at %s", v.Job, v.Call, v.Agent, a.when(v.AskedAt), render.TimeOrDash(v.UntilAt))
 		if _, err := fmt.Fprintln(w, render.CleanLine(about)); err != nil {
 			return err
 		}

@@ -86,10 +86,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exportFlags) error {
 	if x.output == "-" {
 		return nil
 	}
-	err = a.print(m, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s: %d records, %d entries\n", x.output, m.Records, m.Lines)
-		return err
-	})
+	err = a.printf(m, "%s: %d records, %d entries\n", x.output, m.Records, m.Lines)
 	if m.Damaged > 0 && err == nil {
 		err = hint.With(fmt.Errorf("%d thing(s) could not be read and are not in the archive: %w", m.Damaged, tidemark.ErrCorrupt), "tidemark verify")
 	}

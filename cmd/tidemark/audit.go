@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -88,16 +87,12 @@ func (a *app) listAudit(ctx context.Context, log auditLog, limit int) error {
 	if err != nil {
 		return err
 	}
-	return a.print(rows, func(w io.Writer) error {
-		t := a.table("SEQ", "AT", "WHO", "ACTION", "THING", "OUTCOME")
-		for _, l := range rows {
-			seq := fmt.Sprint(l.Seq)
-			if l.Seq == 0 {
-				seq = "not chained yet"
-			}
-			t.Row(seq, timeOrDash(l.At), cmp.Or(l.Name, l.Who), l.Action, render.OrDash(l.Thing), l.Outcome)
+	return printTable(a, rows, []string{"SEQ", "AT", "WHO", "ACTION", "THING", "OUTCOME"}, func(l tenant.AuditLine) []string {
+		seq := fmt.Sprint(l.Seq)
+		if l.Seq == 0 {
+			seq = "not chained yet"
 		}
-		return t.Print(w)
+		return []string{seq, render.TimeOrDash(l.At), cmp.Or(l.Name, l.Who), l.Action, render.OrDash(l.Thing), l.Outcome}
 	})
 }
 

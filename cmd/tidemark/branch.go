@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -36,11 +34,7 @@ with another branch.`,
   tidemark branch last~2`,
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, p, err := a.resolve(cmd.Context(), open.Write, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.onSession(open.Write, func(cmd *cobra.Command, s *store.Store, p store.Point, args []string) error {
 			if p.Seq == 0 {
 				return hint.With(tidemark.Invalidf("%q names no node to branch from", args[0]), "see them with: tidemark tree %s", args[0])
 			}
@@ -56,11 +50,8 @@ with another branch.`,
 				return err
 			}
 			b := branched{p.ID, max(place.Nodes-1, 0), p.Seq, place.Depth, label}
-			return a.print(b, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "Branched from n%d (%d messages)\n", b.Node, b.Messages)
-				return err
-			})
-		},
+			return a.printf(b, "Branched from n%d (%d messages)\n", b.Node, b.Messages)
+		}),
 	}
 	cmd.Flags().StringVar(&label, "label", "", "label the node with `TEXT`")
 	return cmd
@@ -73,16 +64,13 @@ func labelCommand(a *app) *cobra.Command {
 		Example:           `  tidemark label last@n2 "refactor approach"`,
 		Args:              usage(cobra.ExactArgs(2)),
 		ValidArgsFunction: completeSession(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, p, err := a.resolve(cmd.Context(), open.Write, args[0])
+		RunE: a.onSession(open.Write, func(cmd *cobra.Command, s *store.Store, p store.Point, args []string) error {
+			seq, err := p.Seq, error(nil)
+			if seq == 0 {
+				seq, err = p.Head(cmd.Context())
+			}
 			if err != nil {
 				return err
-			}
-			seq := p.Seq
-			if seq == 0 {
-				if seq, err = p.Head(cmd.Context()); err != nil {
-					return err
-				}
 			}
 			if err := s.Label(cmd.Context(), p.ID, seq, args[1]); err != nil {
 				return err
@@ -92,11 +80,8 @@ func labelCommand(a *app) *cobra.Command {
 				return err
 			}
 			b := branched{p.ID, max(place.Nodes-1, 0), seq, place.Depth, args[1]}
-			return a.print(b, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "Labeled n%d.\n", b.Node)
-				return err
-			})
-		},
+			return a.printf(b, "Labeled n%d.\n", b.Node)
+		}),
 	}
 }
 
@@ -114,11 +99,7 @@ were at that node. Go on there with: tidemark chat --resume ID.`,
   tidemark fork last@n2 --worktree ../second-try`,
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, p, err := a.resolve(cmd.Context(), open.Write, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.onSession(open.Write, func(cmd *cobra.Command, s *store.Store, p store.Point, args []string) error {
 			if worktree != "" {
 				w, err := agent.ForkWorktree(cmd.Context(), p.View, p.Seq, tidemark.Session{Title: title}, worktree, os.Environ())
 				if err != nil {
@@ -128,21 +109,15 @@ were at that node. Go on there with: tidemark chat --resume ID.`,
 				for _, l := range w.Left {
 					a.say("%s is not: %s", l.Path, l.Why)
 				}
-				return a.print(w, func(out io.Writer) error {
-					_, err := fmt.Fprintln(out, w.Fork.ID)
-					return err
-				})
+				return a.printf(w, "%s\n", w.Fork.ID)
 			}
 			i, err := s.Fork(cmd.Context(), p.ID, p.Seq, title)
 			if err != nil {
 				return err
 			}
 			a.say("Forked from %.8s (%d messages)", p.ID, i.Messages)
-			return a.print(i, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, i.ID)
-				return err
-			})
-		},
+			return a.printf(i, "%s\n", i.ID)
+		}),
 	}
 	cmd.Flags().StringVar(&title, "name", "", "the `TITLE` of the new session")
 	cmd.Flags().StringVar(&worktree, "worktree", "", "make a work tree of git for it in `DIR`, with the files of that node")

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -196,16 +196,7 @@ type chatRun struct {
 // known.
 func currentFolder() string {
 	here, _ := os.Getwd()
-	return realPath(here)
-}
-
-// realPath returns a path without symbolic links, or unchanged if it cannot be
-// resolved.
-func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return path
+	return project.Real(here)
 }
 
 func (t *chatRun) run(ctx context.Context) error {
@@ -239,7 +230,7 @@ func (t *chatRun) run(ctx context.Context) error {
 		return promptErr
 	} else {
 		t.notifyUnlessIgnored(syscall.SIGHUP) // so that no tool keeps running when the terminal closes
-		p := repl.Prompt{Text: prompt, Format: t.f.format, Yes: t.f.yes, Allowed: t.f.allowed}
+		p := repl.Prompt{Text: prompt, Typed: t.f.prompt, Format: t.f.format, Yes: t.f.yes, Allowed: t.f.allowed}
 		if t.wantsJSON() && p.Format == repl.FormatText {
 			p.Format = repl.FormatJSON
 			p.Print = func(result any) error { return t.format().Print(t.out, result) }
@@ -279,7 +270,7 @@ func (t *chatRun) terminalOptions() repl.TerminalOptions {
 		Export: func(_ context.Context, id tidemark.SessionID, format, file string) error {
 			return t.exportOne(t.cmd, string(id), exportFlags{format: format, output: file})
 		},
-		Hint: hintFor, Branch: strings.TrimPrefix(t.f.branch, "@"), NoLoops: t.f.noLoops, HibernateMinutes: t.f.hibernate,
+		Hint: agent.Hint, Branch: strings.TrimPrefix(t.f.branch, "@"), NoLoops: t.f.noLoops, HibernateMinutes: t.f.hibernate,
 	}
 }
 

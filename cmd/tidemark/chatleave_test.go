@@ -145,6 +145,109 @@ func (c *terminalChat) leaves(m moment, one, two wayOut) {
 	}
 }
 
+// interruption is what a person was in the middle of when they leave.
+type interruption struct {
+	name  string
+	keys  []string // typed one after the other
+	shows []string // on the screen after each
+	// typing means that there is text in the line, to which a way out that is
+	// typed would only add.
+	typing bool
+	says   string // what is kept at least
+}
+
+var interruptions = []interruption{
+	{name: "idle"},
+	{name: "half a line", keys: []string{"half a line"}, shows: []string{"you> half a line"}, typing: true},
+	{name: "menu", keys: []string{"see @wor"}, shows: []string{"@work"}, typing: true},
+	{name: "search", keys: []string{"\x12sh"}, shows: []string{"search sh"}, typing: true},
+	{name: "question", keys: []string{"slow to learn, run touch file\r"}, shows: []string{"[n] deny"}, says: "run touch file"},
+	{name: "thinking", keys: []string{"slow to learn, so hang\r"}, shows: []string{"Let me think"}, says: "so hang"},
+	{name: "tool", keys: []string{"slow to learn, run sh work\r"}, shows: []string{"▸ bash: sh work"}, says: "run sh work"},
+	{name: "queue", keys: []string{"slow to learn, run sh work\r", "and this\r"}, shows: []string{"▸ bash: sh work", "» and this"}, says: "run sh work"},
+	{name: "command", keys: []string{"!sh work\r"}, shows: []string{"▸ bash: sh work"}, says: "myself: sh work"},
+	{name: "worker", keys: []string{"/spawn w so hang\r", "/view w\r"}, shows: []string{"[w] started", "you → w>"}},
+}
+
+// TestEveryInterruptionHasEveryWayOut takes each way out of whatever a person is
+// in the middle of, again until it ends, as somebody does who wants to leave.
+// Without TIDEMARK_EVERY_CASE it takes every third.
+func TestEveryInterruptionHasEveryWayOut(t *testing.T) {
+	t.Parallel()
+	model := newStandIn(t)
+	begun := t.TempDir()
+	if err := os.WriteFile(filepath.Join(begun, "work"), []byte("exit"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := tidemarkIn(begun, "chat", "--no-encrypt", "--base-url", model.URL, "--name", "talk")
+	first.Stdin = strings.NewReader("run sh work\na\n")
+	if out, err := first.CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	for i, m := range interruptions {
+		for j, way := range waysOfLeaving {
+			if typed := way.keys != "" && way.name != "Ctrl-C"; m.typing && typed || os.Getenv("TIDEMARK_EVERY_CASE") == "" && (i+j)%3 != 0 {
+				continue
+			}
+			t.Run(m.name+"/"+way.name, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				if err := os.CopyFS(dir, os.DirFS(begun)); err != nil {
+					t.Fatal(err)
+				}
+				grantHere(t, begun, dir)
+				if err := os.WriteFile(filepath.Join(dir, "work"), []byte("exec sleep 1000"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				c := openChat(t, dir, 100, "--base-url", model.URL, "--resume", "talk")
+				c.shows("Resumed session")
+				for i, keys := range m.keys {
+					c.types(keys)
+					c.shows(m.shows[i])
+				}
+				if code := c.leavesBy(way); code != way.code {
+					t.Errorf("exit code %d, want %d", code, way.code)
+				}
+				if shown := c.term.String(); !strings.Contains(shown, "Resume: tidemark chat --resume ") {
+					t.Errorf("it does not say where to find it:\n%s", shown)
+				}
+				c.terminalIsAsBefore()
+				out, err := tidemarkIn(c.dir, "cat", "talk", "--all").Output()
+				if err != nil || !strings.Contains(string(out), m.says) {
+					t.Errorf("something that was acknowledged is lost: %v\n%s", err, out)
+				}
+				if _, err := os.Stat(filepath.Join(dir, "file")); err == nil {
+					t.Error("what nobody allowed was done")
+				}
+			})
+		}
+	}
+}
+
+// leavesBy takes a way out again until the program ends, and returns its exit
+// code.
+func (c *terminalChat) leavesBy(w wayOut) int {
+	c.t.Helper()
+	for range 10 {
+		w.take(c)
+		for patience := time.After(3 * time.Second); ; {
+			select {
+			case data, more := <-c.read:
+				if !more {
+					c.cmd.Wait()
+					return c.cmd.ProcessState.ExitCode()
+				}
+				c.take(data)
+				continue
+			case <-patience:
+			}
+			break
+		}
+	}
+	c.t.Fatalf("it does not end:\n%s", c.term.String())
+	return 0
+}
+
 // endsAtAll is ends for a program that may never end: its bound says nothing
 // about how long that takes.
 func (c *terminalChat) endsAtAll() int {

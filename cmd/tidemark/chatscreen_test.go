@@ -24,6 +24,9 @@ var unstable = []struct {
 	{regexp.MustCompile(`[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] [0-9:]+ (s|min)`), "⠋ 0 s"},
 	{regexp.MustCompile(`[0-9]+% of`), "16% of"},
 	{regexp.MustCompile(`, [0-9:]+ (s|min)\)`), ")"},
+	{regexp.MustCompile(`\b[0-9a-f]{8}\b`), "00000000"},
+	{regexp.MustCompile(`\b[0-9]+ (s|min) ago`), "0 s ago"},
+	{regexp.MustCompile(`[0-9]+ tokens`), "0 tokens"},
 }
 
 // golden waits for a screen that was looked at.

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -30,5 +31,28 @@ func TestUndoAsksWhatGoesBack(t *testing.T) {
 	c.answers("b", "Change 1 file(s)?")
 	c.shows("change   tides.txt (+1 −1)")
 	c.answers("y", "Branched from 1 turn(s) before")
+	has("one\ntwo\nthree\n")
+
+	// What somebody else changed since is named, and needs a yes of its own.
+	c.types("\x0c")
+	c.waitFor(func(now string) bool { return strings.HasPrefix(now, "you>\n") })
+	c.types(`call edit {"path":"tides.txt","old_string":"three\n","new_string":"3\n"}` + "\r")
+	c.shows("(+1 −1)", "the workspace.")
+	has("one\ntwo\n3\n")
+	theirs := "somebody else's\n"
+	if err := os.WriteFile(file, []byte(theirs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.types("\x0c")
+	c.waitFor(func(now string) bool { return strings.HasPrefix(now, "you>\n") })
+	c.types("/undo files\r")
+	c.shows("tides.txt (+3 −1)  ! changed by somebody else since", "Overwrite them?")
+	c.answers("n", "Nothing was changed")
+	has(theirs)
+	c.types("\x0c")
+	c.waitFor(func(now string) bool { return strings.HasPrefix(now, "you>\n") })
+	c.types("/undo files\r")
+	c.shows("tides.txt (+3 −1)  ! changed by somebody else since", "Overwrite them?")
+	c.answers("y", "as they were.")
 	has("one\ntwo\nthree\n")
 }

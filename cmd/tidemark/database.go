@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -59,10 +57,7 @@ interrupted can be run again.`,
 			if err != nil {
 				return err
 			}
-			return a.print(map[string]any{"role": role, "partitions": partitions}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "The database is ready for the role %s.\n", role)
-				return err
-			})
+			return a.printf(map[string]any{"role": role, "partitions": partitions}, "The database is ready for the role %s.\n", role)
 		},
 	}
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "when the tables are made: cut the largest one into `N` parts")
@@ -92,10 +87,7 @@ they have to be: what serve does before it answers anybody.`,
 			if err != nil {
 				return err
 			}
-			return a.print(map[string]any{"bytes": bytes, "isolated": true}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "Policies, grants and roles are as they have to be. The database has %d MB.\n", bytes>>20)
-				return err
-			})
+			return a.printf(map[string]any{"bytes": bytes, "isolated": true}, "Policies, grants and roles are as they have to be. The database has %d MB.\n", bytes>>20)
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -37,7 +36,7 @@ The exit code is 13 while something is broken.`,
 			c := &open.Checkup{Fix: fix, Holder: a.holder(cmd), Progress: a.progress}
 			err := a.examine(cmd.Context(), c)
 			a.progressDone()
-			return errors.Join(a.print(c.Found, func(w io.Writer) error { return a.printDiagnoses(w, c.Found) }), err, brokenError(c))
+			return errors.Join(a.printDiagnoses(c.Found), err, brokenError(c))
 		},
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "repair what can be repaired")
@@ -61,7 +60,7 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 		return err
 	}
 	c.Add("store", open.Healthy, "%s (%s)", url, origin)
-	if err := c.Keys(ctx, a.opened); err != nil {
+	if err := errors.Join(c.Upgrade(ctx, a.opened, url), c.Keys(ctx, a.opened)); err != nil {
 		return err
 	}
 	mode, origin := a.config.SandboxMode(os.Getenv)
@@ -75,16 +74,14 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 	return c.Store(ctx, s)
 }
 
-func (a *app) printDiagnoses(w io.Writer, found []open.Diagnosis) error {
-	t := a.table("STATE", "WHAT", "SAYS")
-	for _, f := range found {
+func (a *app) printDiagnoses(found []open.Diagnosis) error {
+	return printTable(a, found, []string{"STATE", "WHAT", "SAYS"}, func(f open.Diagnosis) []string {
 		says := f.Says
 		if f.Fix != "" {
 			says += " (" + f.Fix + ")"
 		}
-		t.Row(f.State, f.What, says)
-	}
-	return t.Print(w)
+		return []string{f.State, f.What, says}
+	})
 }
 
 // brokenError returns an error if something is broken.

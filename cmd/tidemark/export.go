@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -50,9 +49,10 @@ store is, and opens with the same keys.
 and jobs of a fleet, as another tool would have, into a folder, and says what
 that tool has no place for: ` + transfer.ToolNames(transfer.CanExport) + `.
 
-Into the home of Claude Code or Codex a session is handed over: it gets an id of
-its own there, replaces no file, and what is said in it there comes back with
-the next import, as the same session.`,
+Into the home of Claude Code, Codex, opencode, Kilo CLI, pi, Qwen Code, Kimi Code
+or Gemini CLI a session is handed over: it gets an id of its own there, replaces
+no file, and what is said in it there comes back with the next import, as the
+same session.`,
 		Example: `  tidemark export last > session.md
   tidemark export 7f3a@n2 --format html -o session.html
   tidemark export last --all-branches --format json --redact
@@ -137,7 +137,7 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exportFlags) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.sessionOrWorker(cmd, p, x.worker)
+	v, err := transfer.SessionOrWorker(cmd.Context(), p, x.worker)
 	if err != nil {
 		return err
 	}
@@ -200,11 +200,9 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 		a.say("not in the %s format: %s", tool.Title, l)
 	}
 	for _, h := range e.Handed {
-		if h.Before {
-			a.say("%s has session %s already, as %s.", tool.Title, a.shortID(h.Session), h.ForeignID)
-			continue
+		for _, line := range h.Lines(tool, a.shortID(h.Session), x.output) {
+			a.say("%s", line)
 		}
-		a.say("Handed session %s over to %s as %s. What is said there comes back with: tidemark import %s", a.shortID(h.Session), tool.Title, h.ForeignID, x.output)
 	}
 	result := map[string]any{"format": tool.Name, "folder": x.output, "sessions": e.Sessions, "lost": e.Lost}
 	if len(e.Handed) > 0 {
@@ -213,10 +211,7 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 	if !x.all {
 		result["session"] = e.Sessions[0]
 	}
-	return a.print(result, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, x.output)
-		return err
-	})
+	return a.printf(result, "%s\n", x.output)
 }
 
 // toFile calls write with stdout, or with a file that gets its name only when it is

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -51,12 +50,8 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 		}
 	}
 	a.progressDone()
-	err = a.print(e.Archives, func(w io.Writer) error {
-		t := a.table("FILE", "RECORDS", "ENTRIES")
-		for _, r := range e.Archives {
-			t.Row(r.File, fmt.Sprint(r.Records), fmt.Sprint(r.Lines))
-		}
-		return t.Print(w)
+	err = printTable(a, e.Archives, []string{"FILE", "RECORDS", "ENTRIES"}, func(r transfer.TenantArchive) []string {
+		return []string{r.File, fmt.Sprint(r.Records), fmt.Sprint(r.Lines)}
 	})
 	for _, r := range e.Archives {
 		if r.Damaged > 0 {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -21,11 +20,7 @@ those in memory/, artifacts/, buffers/ and meta/. With a name, prints that file.
   tidemark folder last artifacts/report.md > report.md`,
 		Args:              usage(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeSession(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, p, err := a.resolve(cmd.Context(), open.Read, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.onSession(open.Read, func(cmd *cobra.Command, s *store.Store, p store.Point, args []string) error {
 			if len(args) == 2 {
 				_, err := s.CopyFile(cmd.Context(), p.ID, args[1], a.out)
 				return hint.With(err, "see what is there with: tidemark folder %.8s", p.ID)
@@ -34,16 +29,9 @@ those in memory/, artifacts/, buffers/ and meta/. With a name, prints that file.
 			if err != nil {
 				return err
 			}
-			if rows == nil {
-				rows = []store.File{}
-			}
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("NAME", "BYTES", "CHANGED")
-				for _, f := range rows {
-					t.Row(f.Name, fmt.Sprint(f.Size), a.when(f.ModifiedAt))
-				}
-				return t.Print(w)
+			return printTable(a, rows, []string{"NAME", "BYTES", "CHANGED"}, func(f store.File) []string {
+				return []string{f.Name, fmt.Sprint(f.Size), a.when(f.ModifiedAt)}
 			})
-		},
+		}),
 	}
 }

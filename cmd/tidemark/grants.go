@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/user"
 	"strconv"
@@ -113,12 +112,8 @@ grant.`,
 			if err != nil {
 				return err
 			}
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("SESSION", "STATE", "KIND", "PROJECT", "WHAT")
-				for _, r := range rows {
-					t.Row(cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, render.Phrase(cmp.Or(r.Text, "sha256:"+r.Hash)))
-				}
-				return t.Print(w)
+			return printTable(a, rows, []string{"SESSION", "STATE", "KIND", "PROJECT", "WHAT"}, func(r agent.GrantRow) []string {
+				return []string{cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, render.Phrase(cmp.Or(r.Text, "sha256:"+r.Hash))}
 			})
 		},
 	}
@@ -173,10 +168,7 @@ declined is forgotten, too: you are asked again.`,
 			if err != nil {
 				return err
 			}
-			return a.print(map[string]int{"revoked": len(gone)}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%d grant(s) revoked\n", len(gone))
-				return err
-			})
+			return a.printf(map[string]int{"revoked": len(gone)}, "%d grant(s) revoked\n", len(gone))
 		},
 	}
 	which.flags(cmd, a)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -25,27 +24,19 @@ func jobsCommand(a *app) *cobra.Command {
 		Example: "  tidemark jobs --agent coder --status failed\n  tidemark jobs --json=id,status",
 		Args:    usage(cobra.NoArgs),
 		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
-			rows, err := collectReadable(a, s.Jobs(cmd.Context(), f))
+			rows, damage, err := collectReadable(a, s.Jobs(cmd.Context(), f))
 			if err != nil {
 				return err
 			}
-			return a.print(rows, func(w io.Writer) error {
-				// If this machine ran everything, its name is no information.
-				several := slices.ContainsFunc(rows, func(j tidemark.Job) bool { return j.Node != "" && j.Node != a.host() })
-				columns := []string{"ID", "AGENT", "STATUS", "REASON", "TRIGGER", "STARTED", "SUMMARY"}
-				if several {
-					columns = append(columns, "NODE")
-				}
-				t := a.table(columns...)
-				for _, j := range rows {
-					row := []string{j.ID, j.Agent, j.Status, render.OrDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), render.Phrase(cmp.Or(j.Summary, j.ErrorMessage))}
-					if several {
-						row = append(row, render.OrDash(j.Node))
-					}
-					t.Row(row...)
-				}
-				return t.Print(w)
-			})
+			columns := []string{"ID", "AGENT", "STATUS", "REASON", "TRIGGER", "STARTED", "SUMMARY"}
+			// If this machine ran everything, its name is no information.
+			if slices.ContainsFunc(rows, func(j tidemark.Job) bool { return j.Node != "" && j.Node != a.host() }) {
+				columns = append(columns, "NODE")
+			}
+			return errors.Join(damage, printTable(a, rows, columns, func(j tidemark.Job) []string {
+				row := []string{j.ID, j.Agent, j.Status, render.OrDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), render.Phrase(cmp.Or(j.Summary, j.ErrorMessage)), render.OrDash(j.Node)}
+				return row[:len(columns)]
+			}))
 		}),
 	}
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "jobs of this agent")

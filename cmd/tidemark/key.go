@@ -114,7 +114,7 @@ func keyShowCommand(a *app) *cobra.Command {
 // slots prints the slots of a store.
 func (a *app) slots(w io.Writer, h seal.Header) error {
 	if a.terminal {
-		index := "with keyed hashes of words"
+		index := "on"
 		if h.NoIndex {
 			index = "off; a search decrypts and reads"
 		}
@@ -221,10 +221,7 @@ anywhere: write it down. A file of mode 0600 that holds it is a key file.`,
 				return err
 			}
 			a.say("This key opens the whole store. It is shown once: write it down and keep it elsewhere.")
-			return a.print(map[string]string{"recovery_key": text, "slot": slot.ID()}, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, text)
-				return err
-			})
+			return a.printf(map[string]string{"recovery_key": text, "slot": slot.ID()}, "%s\n", text)
 		},
 	}
 }
@@ -233,9 +230,11 @@ func keyIndexCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "index on|off",
 		Short: "Allow or forbid the search index of an encrypted store",
-		Long: `The search index of an encrypted store holds keyed hashes of words: whoever can
-read the files learns how many different words there are and where the same ones
-occur, not which. Off, nothing is indexed, and a search decrypts and reads.`,
+		Long: `The search index of an encrypted store is encrypted like the rest: whoever can read
+the files learns how large it is and when it changed. In a PostgreSQL database it
+holds keyed hashes of words instead, which tell how many different words there are
+and where the same ones occur. Off, nothing is indexed, and a search decrypts and
+reads.`,
 		Example:   "  tidemark key index off",
 		Args:      usage(cobra.ExactArgs(1)),
 		ValidArgs: []string{"on", "off"},
@@ -251,7 +250,7 @@ occur, not which. Off, nothing is indexed, and a search decrypts and reads.`,
 				return err
 			}
 			if args[0] == "off" {
-				return nil
+				return a.opened.Store.ResetIndex(cmd.Context())
 			}
 			n, err := a.opened.Store.CatchUp(cmd.Context(), func(n int64) { a.progress("%d entries indexed", n) })
 			a.progressDone()

@@ -16,10 +16,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// handOverTimeout is how long to wait for a holder: it checks for requests every
-// second, and may have to finish a turn.
-const handOverTimeout = 30 * time.Second
-
 // lockView is a lease as programs see it.
 type lockView struct {
 	Session tidemark.SessionID `json:"session"`
@@ -103,27 +99,17 @@ func (a *app) printLock(cmd *cobra.Command, s *store.Store, id tidemark.SessionI
 
 // handOver asks the holder to let go, and waits until it has.
 func (a *app) handOver(cmd *cobra.Command, s *store.Store, id tidemark.SessionID) error {
-	if l, err := s.Lease(cmd.Context(), id); err != nil || !l.Held || l.Dead || l.Expired {
-		return err
-	}
-	if err := s.RequestHandover(cmd.Context(), id, a.holder(cmd)); err != nil {
-		return err
-	}
-	a.say("Asked; waiting for the holder to finish.")
-	ctx, cancel := context.WithTimeout(cmd.Context(), handOverTimeout)
-	defer cancel()
-	for {
-		l, err := s.Lease(cmd.Context(), id)
+	held := func(ctx context.Context) error {
+		l, err := s.Lease(ctx, id)
 		if err != nil || !l.Held || l.Dead || l.Expired {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			if err := cmd.Context().Err(); err != nil {
-				return err
-			}
-			return &store.HeldError{Lease: l, Now: time.Now()}
-		case <-time.After(100 * time.Millisecond):
-		}
+		return &store.HeldError{Lease: l, Now: time.Now()}
 	}
+	err := held(cmd.Context())
+	if errors.Is(err, tidemark.ErrHeld) {
+		a.say("Asking, and waiting for the holder to finish.")
+		err = s.AwaitHandover(cmd.Context(), id, a.holder(cmd), held)
+	}
+	return err
 }

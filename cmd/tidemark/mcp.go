@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/mcp"
@@ -146,5 +147,5 @@ func agentHint(err error) string {
 	case errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrTrashed):
 		return "list_sessions with everywhere, or list_memory, shows what is there"
 	}
-	return hintFor(err)
+	return agent.Hint(err)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -218,6 +219,82 @@ func TestAnAgentReachesTheServerOverHTTPWithTheToken(t *testing.T) {
 		if res.Body.Close(); res.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", name, res.StatusCode, want)
 		}
+	}
+}
+
+// TestTheExampleServersOfMCPAreUsed has a conversation call the servers that show
+// what the protocol can do, in the sandbox and over HTTP. MCP_NODE_MODULES is a
+// folder below which npm install has put them.
+func TestTheExampleServersOfMCPAreUsed(t *testing.T) {
+	t.Parallel()
+	project := os.Getenv("MCP_NODE_MODULES")
+	if project == "" {
+		t.Skip("MCP_NODE_MODULES does not say where the example servers are installed")
+	}
+	project, err := filepath.EvalSymlinks(project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t, "sqlite:HOME/s.db")
+	run := func(args ...string) string {
+		cmd := m.command(args...)
+		cmd.Dir = project
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	program := func(name string) string {
+		return filepath.Join(project, "node_modules", "@modelcontextprotocol", "server-"+name, "dist", "index.js")
+	}
+	made := filepath.Join(project, "made.txt")
+	graph := filepath.Join(project, "graph.jsonl")
+	defer os.Remove(made)
+	defer os.Remove(graph)
+	run("mcp", "add", "everything", "--", "node", program("everything"))
+	run("mcp", "add", "filesystem", "--", "node", program("filesystem"), project)
+	run("mcp", "add", "memory", "--env", "MEMORY_FILE_PATH="+graph, "--", "node", program("memory"))
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().(*net.TCPAddr)
+	free.Close()
+	remote := exec.CommandContext(t.Context(), "node", program("everything"), "streamableHttp")
+	remote.Env = append(os.Environ(), fmt.Sprint("PORT=", address.Port))
+	if err := remote.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { remote.Process.Kill(); remote.Wait() }()
+	run("mcp", "add", "far", "http://"+address.String()+"/mcp")
+	for _, c := range []struct{ call, want string }{
+		{`everything__echo {"message":"the tide"}`, "Echo: the tide"},
+		{`everything__get-sum {"a":3,"b":4}`, "The sum of 3 and 4 is 7."},
+		{`everything__get-tiny-image {}`, "[image, image/png,"},
+		{`everything__get-structured-content {"location":"New York"}`, `"temperature":`},
+		{`everything__read_resource {"uri":"demo://resource/static/document/features.md"}`, "Everything Server"},
+		{`everything__get-roots-list {}`, "file://" + filepath.ToSlash(project)},
+		{`everything__trigger-long-running-operation {"duration":1,"steps":3}`, "Long running operation completed"},
+		{`everything__trigger-elicitation-request {}`, "User declined"},
+		{`filesystem__write_file {"path":"` + filepath.ToSlash(made) + `","content":"high water"}`, "Successfully wrote"},
+		{`filesystem__read_text_file {"path":"` + filepath.ToSlash(made) + `"}`, "high water"},
+		{`filesystem__read_text_file {"path":"/etc/passwd"}`, "Access denied"},
+		{`memory__create_entities {"entities":[{"name":"moon","entityType":"body","observations":["pulls"]}]}`, "moon"},
+		{`memory__read_graph {}`, "pulls"},
+		{`far__echo {"message":"over HTTP"}`, "Echo: over HTTP"},
+	} {
+		if said := run("chat", "--provider", "demo", "--yes", "-q", "-p", "call mcp__"+c.call); !strings.Contains(said, c.want) {
+			t.Errorf("%s: %q is not in %s", c.call, c.want, said)
+		}
+	}
+	prompts := m.command("chat", "--provider", "demo", "--name", "prompted")
+	prompts.Dir, prompts.Stdin = project, strings.NewReader("/mcp__everything__args-prompt Bremen\n")
+	if out, err := prompts.CombinedOutput(); err != nil {
+		t.Errorf("%v %s", err, out)
+	}
+	if said := run("show", "prompted"); !strings.Contains(said, "Bremen") {
+		t.Errorf("the prompt was not sent: %s", said)
 	}
 }
 

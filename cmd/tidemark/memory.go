@@ -1,15 +1,11 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -36,40 +32,18 @@ func memoryLs(a *app) *cobra.Command {
 		Use: "ls", Short: "List what was learned, the newest first",
 		Example: "  tidemark memory ls\n  tidemark memory ls -A --json",
 		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
-			if err != nil {
-				return err
-			}
+		RunE: a.onStore(open.Read, func(cmd *cobra.Command, s *store.Store, _ []string) error {
 			if project = projectAt(project); project == "" && !everywhere {
 				project = a.project()
 			}
-			rows := []store.Memory{}
-			var damage error
-			for m, err := range s.Memories(cmd.Context(), project) {
-				switch {
-				case errors.Is(err, tidemark.ErrCorrupt):
-					damage = err
-					a.say("tidemark: %s: skipped", err)
-				case err != nil:
-					return err
-				default:
-					rows = append(rows, m)
+			return printRows(a, s.Memories(cmd.Context(), project), []string{"ID", "LEARNED", "SESSION", "TEXT"}, func(m store.Memory) []string {
+				session := "-"
+				if m.Session != "" {
+					session = a.shortID(m.Session)
 				}
-			}
-			err = a.print(rows, func(w io.Writer) error {
-				t := a.table("ID", "LEARNED", "SESSION", "TEXT")
-				for _, m := range rows {
-					session := "-"
-					if m.Session != "" {
-						session = a.shortID(m.Session)
-					}
-					t.Row(m.ID, a.when(m.At), session, m.Text)
-				}
-				return t.Print(w)
+				return []string{m.ID, a.when(m.At), session, m.Text}
 			})
-			return errors.Join(err, damage)
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all", "A", false, "of all projects")
 	cmd.Flags().StringVar(&project, "project", "", "of the project in `DIR`")
@@ -81,20 +55,13 @@ func memoryShow(a *app) *cobra.Command {
 		Use: "show ID", Short: "Show one thing that was learned",
 		Example: "  tidemark memory show 4kq2",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
-			if err != nil {
-				return err
-			}
+		RunE: a.onStore(open.Read, func(cmd *cobra.Command, s *store.Store, args []string) error {
 			m, err := s.Memory(cmd.Context(), args[0])
 			if err != nil {
 				return hint.With(err, "see what is there with: tidemark memory ls -A")
 			}
-			return a.print(m, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s\n\nlearned %s in %s, session %s\n", render.Clean(m.Text), m.At.Local().Format(time.RFC3339), render.OrDash(m.Project), render.OrDash(string(m.Session)))
-				return err
-			})
-		},
+			return a.printf(m, "%s\n\nlearned %s in %s, session %s\n", render.Clean(m.Text), m.At.Local().Format(time.RFC3339), render.OrDash(m.Project), render.OrDash(string(m.Session)))
+		}),
 	}
 }
 
@@ -104,11 +71,7 @@ func memoryAdd(a *app) *cobra.Command {
 		Use: "add TEXT…", Short: "Add something that later sessions should know",
 		Example: `  tidemark memory add "Tests run with make test."`,
 		Args:    usage(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Create)
-			if err != nil {
-				return err
-			}
+		RunE: a.onStore(open.Create, func(cmd *cobra.Command, s *store.Store, args []string) error {
 			if project = projectAt(project); project == "" {
 				project = a.project()
 			}
@@ -119,11 +82,8 @@ func memoryAdd(a *app) *cobra.Command {
 			if !isNew {
 				a.say("It is known already.")
 			}
-			return a.print(m, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, m.ID)
-				return err
-			})
-		},
+			return a.printf(m, "%s\n", m.ID)
+		}),
 	}
 	cmd.Flags().StringVar(&project, "project", "", "for the project in `DIR`")
 	return cmd
@@ -134,11 +94,7 @@ func memoryRm(a *app) *cobra.Command {
 		Use: "rm ID…", Short: "Forget something that was learned",
 		Example: "  tidemark memory rm 4kq2",
 		Args:    usage(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Write)
-			if err != nil {
-				return err
-			}
+		RunE: a.onStore(open.Write, func(cmd *cobra.Command, s *store.Store, args []string) error {
 			var ids []string
 			for _, id := range args {
 				m, err := s.Memory(cmd.Context(), id)
@@ -154,6 +110,6 @@ func memoryRm(a *app) *cobra.Command {
 				a.say("Forgot %s.", id)
 			}
 			return nil
-		},
+		}),
 	}
 }

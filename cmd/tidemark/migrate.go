@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -77,9 +76,6 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	if err != nil {
 		return err
 	}
-	err = a.print(stats, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s: %d records and %d entries copied and compared\n", to, stats.Records, stats.Lines)
-		return err
-	})
+	err = a.printf(stats, "%s: %d records and %d entries copied and compared\n", to, stats.Records, stats.Lines)
 	return errors.Join(err, damage)
 }

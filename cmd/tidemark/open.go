@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -79,10 +77,7 @@ func (o *openFlags) run(ctx context.Context) error {
 		}
 		o.say("No browser could be started (%v). Open this link, within two minutes:", err)
 	}
-	return o.print(link, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, link.URL)
-		return err
-	})
+	return o.printf(link, "%s\n", link.URL)
 }
 
 // serverURL returns the URL of a server that listens at an address.

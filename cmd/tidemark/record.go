@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,31 +14,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
-
-// recordView is a record as programs see it.
-type recordView struct {
-	Kind      string          `json:"kind"`
-	ID        string          `json:"id"`
-	Version   int64           `json:"version"`
-	Group     string          `json:"group,omitempty"`
-	State     string          `json:"state,omitempty"`
-	Due       time.Time       `json:"due_at,omitzero"`
-	UpdatedAt time.Time       `json:"updated_at"`
-	Length    int64           `json:"length,omitempty"` // of the log of the same name
-	Body      json.RawMessage `json:"body,omitempty"`
-	Data      []byte          `json:"data,omitempty"` // a body that is not JSON
-}
-
-func viewOf(r tidemark.Record) recordView {
-	v := recordView{Kind: r.Kind, ID: r.ID, Version: r.Version, Group: r.Group, State: r.State, Due: r.Due,
-		UpdatedAt: r.Touched(), Length: r.Head.Length}
-	if json.Valid(r.Body) {
-		v.Body = r.Body
-	} else {
-		v.Data = r.Body
-	}
-	return v
-}
 
 func recordCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -70,7 +44,7 @@ func recordGetCommand(a *app) *cobra.Command {
 			if err != nil {
 				return hint.With(err, "tidemark record list %s", key.Kind)
 			}
-			return a.format().Print(a.out, viewOf(r))
+			return a.format().Print(a.out, open.ViewOfRecord(r))
 		},
 	}
 }
@@ -100,7 +74,7 @@ func recordListCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := a.format().Print(a.out, viewOf(r)); err != nil {
+				if err := a.format().Print(a.out, open.ViewOfRecord(r)); err != nil {
 					return err
 				}
 			}
@@ -144,21 +118,8 @@ and due time stay as they are unless they are given.`,
 			if _, err := a.open(cmd.Context(), open.Create); err != nil {
 				return err
 			}
-			old, err := a.opened.Backend.Get(cmd.Context(), r.Key)
-			if err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt) {
-				return err
-			}
-			if !cmd.Flags().Changed("state") {
-				r.State = old.State
-			}
-			if !cmd.Flags().Changed("group") {
-				r.Group = old.Group
-			}
-			r.Due = old.Due
-			r.Version++ // the flag names the current version
-			r.Sum = r.Checksum()
-			b := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Puts: []tidemark.Record{r}}
-			if _, err := a.opened.Backend.Commit(cmd.Context(), b); err != nil {
+			r, err = a.opened.ReplaceRecord(cmd.Context(), r, !cmd.Flags().Changed("state"), !cmd.Flags().Changed("group"))
+			if err != nil {
 				return hint.With(err, "tidemark record get %s %s", r.Kind, r.ID)
 			}
 			_, err = fmt.Fprintln(a.out, r.Version)

@@ -132,7 +132,12 @@ func TestEveryCommandKeepsTheConventions(t *testing.T) {
 				if strings.Count(c.Use, " ") == 1 && c.Name() != "tag" {
 					missing = append(args, "nothing")
 				}
-				if c.Name() == "purge" {
+				switch c.Name() {
+				case "resume":
+					missing = append(args, "nothing")
+				case "repair":
+					missing = append(args, "nothing", "--for", "codex", "--dry-run")
+				case "purge":
 					missing = append(args, "nothing", "--yes")
 				}
 				code, stdout, stderr = start(append(missing, "--no-input")...)

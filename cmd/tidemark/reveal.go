@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func revealCommand(a *app) *cobra.Command {
@@ -18,11 +19,7 @@ vault keeps in place of masks. A line that is JSON stays so. With "redact: vault
 everything that was masked can be revealed by whoever has a key of the store.`,
 		Example: "  tidemark logs job-2026-11-15-k3f9qa | tidemark reveal\n  tidemark reviews --json | tidemark reveal",
 		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
-			if err != nil {
-				return err
-			}
+		RunE: a.onStore(open.Read, func(cmd *cobra.Command, s *store.Store, _ []string) error {
 			in := bufio.NewReader(cmd.InOrStdin())
 			for {
 				line, readErr := in.ReadString('\n')
@@ -40,6 +37,6 @@ everything that was masked can be revealed by whoever has a key of the store.`,
 					return readErr
 				}
 			}
-		},
+		}),
 	}
 }

@@ -13,7 +13,31 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
 )
+
+// onStore returns a RunE function that opens the store and calls run.
+func (a *app) onStore(how open.Access, run func(*cobra.Command, *store.Store, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := a.open(cmd.Context(), how)
+		if err != nil {
+			return err
+		}
+		return run(cmd, s, args)
+	}
+}
+
+// onSession returns a RunE function that opens the store, finds the session that the
+// first argument means, and calls run with the store as its owner sees it.
+func (a *app) onSession(how open.Access, run func(*cobra.Command, *store.Store, store.Point, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, p, err := a.resolve(cmd.Context(), how, args[0])
+		if err != nil {
+			return err
+		}
+		return run(cmd, s, p, args)
+	}
+}
 
 // openFleet returns the fleet of the store, opened with the access that the command
 // needs.
@@ -27,13 +51,7 @@ func (a *app) openFleet(ctx context.Context, how open.Access) (*fleet.Store, err
 
 // onFleet returns a RunE function that opens the fleet of the store and calls run.
 func (a *app) onFleet(how open.Access, run func(*cobra.Command, *fleet.Store, []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		s, err := a.openFleet(cmd.Context(), how)
-		if err != nil {
-			return err
-		}
-		return run(cmd, s, args)
-	}
+	return a.onStore(how, func(cmd *cobra.Command, s *store.Store, args []string) error { return run(cmd, fleet.Over(s), args) })
 }
 
 // printf prints v as data for programs, or a formatted text for people.
@@ -57,11 +75,21 @@ func (a *app) printFields(v any, fields [][2]string) error {
 }
 
 // printRows prints a list as data for programs, or as a table for people with the
-// rows that cells makes. It reports and skips what cannot be read.
+// rows that cells makes. It reports and skips what cannot be read, and returns the
+// last such damage.
 func printRows[T any](a *app, list iter.Seq2[T, error], head []string, cells func(T) []string) error {
-	rows, err := collectReadable(a, list)
+	rows, damage, err := collectReadable(a, list)
 	if err != nil {
 		return err
+	}
+	return errors.Join(printTable(a, rows, head, cells), damage)
+}
+
+// printTable prints rows as data for programs, or as a table for people with the
+// cells that cells makes.
+func printTable[T any](a *app, rows []T, head []string, cells func(T) []string) error {
+	if rows == nil {
+		rows = []T{} // an empty list is [] in JSON, not null
 	}
 	return a.print(rows, func(w io.Writer) error {
 		t := a.table(head...)
@@ -72,20 +100,22 @@ func printRows[T any](a *app, list iter.Seq2[T, error], head []string, cells fun
 	})
 }
 
-// collectReadable collects a list. It reports and skips what cannot be read.
-func collectReadable[T any](a *app, list iter.Seq2[T, error]) ([]T, error) {
-	rows := []T{}
+// collectReadable collects a list. It reports and skips what cannot be read, and
+// returns the last such damage.
+func collectReadable[T any](a *app, list iter.Seq2[T, error]) (rows []T, damage, err error) {
+	rows = []T{}
 	for v, err := range list {
 		if errors.Is(err, tidemark.ErrCorrupt) {
+			damage = err
 			a.warnSkipped(err)
 			continue
 		}
 		if err != nil {
-			return rows, err
+			return rows, damage, err
 		}
 		rows = append(rows, v)
 	}
-	return rows, nil
+	return rows, damage, nil
 }
 
 // warnSkipped reports something damaged that is left out.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
@@ -66,7 +67,7 @@ func (a *app) storePath() string {
 	return open.LocalPath(url)
 }
 
-// exited is the exit code of a program in the sandbox. Nothing is printed for it:
+// exited is the exit code of a program that this one ran. Nothing is printed for it:
 // the program has printed its own messages.
 type exited struct{ code int }
 
@@ -91,20 +92,26 @@ func (a *app) runConfined(args []string, more sandbox.Widening) error {
 		return hint.With(tidemark.Invalidf("%w", err), "go to the folder of a project first")
 	}
 	defer fence.Close()
-	// Ctrl-C on the terminal reaches the program by itself; other signals are
-	// passed on.
+	return a.foreground(cmd, func(error) { fence.Started() })
+}
+
+// foreground runs a program that has the terminal of this one, and returns how it
+// ended as an exited. Ctrl-C on the terminal reaches the program by itself; other
+// signals are passed on.
+func (a *app) foreground(cmd *exec.Cmd, started func(error)) error {
 	handle := func(s os.Signal) {
-		if s != os.Interrupt && cmd.Process != nil {
+		if (s != os.Interrupt || !term.IsTerminal(int(os.Stdin.Fd()))) && cmd.Process != nil {
 			cmd.Process.Signal(s)
 		}
 	}
-	err = cmd.Start()
-	fence.Started()
+	err := cmd.Start()
+	started(err)
 	if err != nil {
-		return fmt.Errorf("sandbox: %w", err)
+		return fmt.Errorf("%s: %w", cmd.Path, err)
 	}
 	a.onSignal.Store(&handle)
 	err = cmd.Wait()
+	a.onSignal.Store(nil)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {

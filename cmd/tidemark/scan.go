@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -50,23 +49,21 @@ The exit code is 1 when secrets were found that are not masked.`,
 				}
 			}
 			a.progressDone()
-			return errors.Join(a.print(f.Found, func(w io.Writer) error { return a.printLeaks(w, f.Found) }), leaksError(f))
+			return errors.Join(a.printLeaks(f.Found), leaksError(f))
 		},
 	}
 	cmd.Flags().BoolVar(&mask, "mask", false, "mask what is found, for every reader")
 	return cmd
 }
 
-func (a *app) printLeaks(w io.Writer, found []upkeep.Leak) error {
-	t := a.table("REF", "RULE", "FINGERPRINT", "WORKER")
-	for _, l := range found {
+func (a *app) printLeaks(found []upkeep.Leak) error {
+	return printTable(a, found, []string{"REF", "RULE", "FINGERPRINT", "WORKER"}, func(l upkeep.Leak) []string {
 		ref := a.shortID(l.Session)
 		if l.Seq > 0 {
 			ref = fmt.Sprintf("%s@%d", ref, l.Seq)
 		}
-		t.Row(ref, l.Rule, l.Fingerprint, l.Worker)
-	}
-	return t.Print(w)
+		return []string{ref, l.Rule, l.Fingerprint, l.Worker}
+	})
 }
 
 // leaksError returns an error if secrets were found that are not masked.

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/render"
 )
 
 func scheduleAddCommand(a *app) *cobra.Command {
@@ -60,7 +61,7 @@ proposed.`,
 			if err != nil {
 				return err
 			}
-			return a.printf(kept, "%s is first due at %s\n", args[0], timeOrDash(kept.NextRunAt))
+			return a.printf(kept, "%s is first due at %s\n", args[0], render.TimeOrDash(kept.NextRunAt))
 		},
 	}
 	f := cmd.Flags()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -68,15 +70,14 @@ says, which is also the next of the last hit in --json.`,
 			}
 			q.Project = projectAt(q.Project)
 			s, err := a.open(cmd.Context(), open.Read)
+			if err == nil && session != "" {
+				var p store.Point
+				if p, err = s.Resolve(cmd.Context(), session, a.project()); err == nil {
+					q.Session = p.ID
+				}
+			}
 			if err != nil {
 				return err
-			}
-			if session != "" {
-				p, err := s.Resolve(cmd.Context(), session, a.project())
-				if err != nil {
-					return err
-				}
-				q.Session = p.ID
 			}
 			return a.search(cmd, s, query, q)
 		},
@@ -95,7 +96,9 @@ says, which is also the next of the last hit in --json.`,
 }
 
 func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q store.Question) error {
+	q.Progress = func(n int64) { a.progress("%d entries read that are not indexed", n) }
 	answer, err := hits.Search(cmd.Context(), s, query, q, hits.Width)
+	a.progressDone()
 	if err != nil {
 		return err
 	}
@@ -108,6 +111,9 @@ func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q s
 	}
 	err = a.print(rows, func(w io.Writer) error { return a.hits(w, answer) })
 	a.sayRest(answer)
+	if answer.Waiting >= manyWaiting {
+		a.indexWaiting(cmd.Context())
+	}
 	if err == nil && answer.Damage != nil {
 		return answer.Damage
 	}
@@ -118,6 +124,25 @@ func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q s
 		return hint.With(errNothing, "other words, or fewer; see: tidemark search --help")
 	}
 	return err
+}
+
+// manyWaiting is how many entries a search reads before it is worth to index them
+// for the next one.
+const manyWaiting = 2000
+
+// indexWaiting indexes what a search had to read. The answer is out by then, so that
+// of what keeps it from doing so only that is said which every search will meet.
+func (a *app) indexWaiting(ctx context.Context) {
+	url, _, err := a.location()
+	if err == nil {
+		err = a.opened.CatchUp(ctx, url, a.openOptions(open.Write), func(n int64) {
+			a.progress("%d entries indexed, for the next search; ^C leaves the rest for later", n)
+		})
+		a.progressDone()
+	}
+	if errors.Is(err, tidemark.ErrUnsupported) {
+		a.say("Everything was read: %s", err)
+	}
 }
 
 // sayRest tells people what is not among the hits, and how to have it.

@@ -1,23 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
 	"os"
 	"runtime/debug"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
-	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/process"
-	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
@@ -101,40 +95,8 @@ func collectLess() {
 // complete takes from the environment what no flag sets, and refuses what does not
 // go together.
 func (v *serveFlags) complete(cmd *cobra.Command) error {
-	v.Auth = cmp.Or(v.Auth, os.Getenv("AUTH_MODE"), serve.AuthLocal)
-	v.OIDC.Issuer = cmp.Or(v.OIDC.Issuer, os.Getenv("OIDC_ISSUER"))
-	v.OIDC.Audience = cmp.Or(v.OIDC.Audience, os.Getenv("OIDC_AUDIENCE"))
-	if programs := os.Getenv("OIDC_AZP"); len(v.OIDC.Clients) == 0 && programs != "" {
-		v.OIDC.Clients = strings.Split(programs, ",")
-	}
-	v.OIDC.ClientID = cmp.Or(v.OIDC.ClientID, os.Getenv("OIDC_CLIENT_ID"))
-	v.OIDC.ClientSecret = os.Getenv("OIDC_CLIENT_SECRET")
-	v.OIDC.PublicURL = cmp.Or(v.OIDC.PublicURL, os.Getenv("TIDEMARK_PUBLIC_URL"))
-	v.TraceEndpoint = cmp.Or(v.TraceEndpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
-	switch v.Auth {
-	case serve.AuthLocal, serve.AuthEntra:
-	case serve.AuthOIDC:
-		if v.OIDC.Issuer == "" {
-			return hint.With(tidemark.Invalidf("who issues the tokens?"), "name the issuer with --oidc-issuer URL")
-		}
-	default:
-		return tidemark.Invalidf("--auth %q: want local, oidc or entra", v.Auth)
-	}
-	if !slices.Contains([]string{tenant.RoleReader, tenant.RoleWriter, tenant.RoleAdmin}, v.OIDC.Role) {
-		return tidemark.Invalidf("--default-role %q: want reader, writer or admin", v.OIDC.Role)
-	}
-	if v.Auth != serve.AuthLocal && v.OIDC.Audience == "" {
-		return hint.With(tidemark.Invalidf("tokens for whom?"), "name this service, as the issuer knows it, with --oidc-audience")
-	}
-	if !cmd.Flags().Changed("require-database") {
-		v.RequireDatabase = v.Auth != serve.AuthLocal
-		if text := os.Getenv("DATABASE_REQUIRED"); text != "" {
-			on, err := strconv.ParseBool(text)
-			if err != nil {
-				return tidemark.Invalidf("DATABASE_REQUIRED %q: want true or false", text)
-			}
-			v.RequireDatabase = on
-		}
+	if err := v.Complete(os.Environ(), cmd.Flags().Changed("require-database")); err != nil {
+		return err
 	}
 	if v.logFormat != "json" && v.logFormat != "text" {
 		return tidemark.Invalidf("--log %q: want json or text", v.logFormat)

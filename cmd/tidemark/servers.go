@@ -64,7 +64,7 @@ when its tools are first needed, or an address. The program runs in the sandbox 
 the project; what it needs beyond it is said here. ${NAME} in a value of --env or
 --header is replaced by your variable of that name when the server starts, so that
 no secret has to stand in the file.`,
-		Example: `  tidemark mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
+		Example: `  tidemark mcp add files --no-sandbox -- npx -y @modelcontextprotocol/server-filesystem .
   tidemark mcp add tracker https://mcp.example.org/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'
   tidemark mcp add docs --allow-host docs.example.org -- docs-server --stdio`,
 		Args: usage(cobra.MinimumNArgs(2)),
@@ -129,12 +129,8 @@ its exact definition in a chat; when it changes, you are asked again.`,
 				return err
 			}
 			rows := mcpclient.Rows(servers, a.project(), a.grants().For(a.project()))
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("NAME", "STATE", "WHAT", "FILE")
-				for _, r := range rows {
-					t.Row(r.Name, r.State, render.Phrase(r.What), r.File)
-				}
-				return t.Print(w)
+			return printTable(a, rows, []string{"NAME", "STATE", "WHAT", "FILE"}, func(r mcpclient.Row) []string {
+				return []string{r.Name, r.State, render.Phrase(r.What), r.File}
 			})
 		},
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -55,10 +53,7 @@ user, and cannot share.`,
 			if is.Scope, is.Owner, err = s.Shared(cmd.Context(), p.ID); err != nil {
 				return err
 			}
-			return a.print(is, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s\t%s\n", is.Session, cmp.Or(is.With, tidemark.Private))
-				return err
-			})
+			return a.printf(is, "%s\t%s\n", is.Session, cmp.Or(is.With, tidemark.Private))
 		},
 	}
 	cmd.Flags().StringVar(&workspace, "workspace", "", "the `NAME` or id of the workspace")

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // readFlags are the flags of show and tail.
@@ -94,7 +95,7 @@ func (a *app) show(cmd *cobra.Command, ref string, r readFlags) error {
 	if r.follow && (p.Seq != 0 || r.before != 0) {
 		return tidemark.Invalidf("--follow goes with the head of a session, not with a point in it")
 	}
-	v, err := a.sessionOrWorker(cmd, p, r.worker)
+	v, err := transfer.SessionOrWorker(cmd.Context(), p, r.worker)
 	if err == nil && p.Seq == 0 {
 		v, err = v.WithDraft(ctx)
 	}
@@ -116,7 +117,7 @@ func (a *app) show(cmd *cobra.Command, ref string, r readFlags) error {
 	}
 	o := &render.Options{Color: a.color, Full: !a.terminal || a.verbose, All: r.all, Width: a.columns}
 	if a.terminal {
-		o.Relative = sinceNow
+		o.Relative = render.SinceNow
 	}
 	folded, err := render.Entries(w, r.andFollow(ctx, v, entries), o, r.follow)
 	if err := w.Flush(); err != nil {
@@ -168,18 +169,9 @@ func (r readFlags) andFollow(ctx context.Context, v *store.View, entries iter.Se
 }
 
 func (a *app) jsonArray(entries iter.Seq2[tidemark.Entry, error]) error {
-	all := []tidemark.Entry{}
-	var damage error
-	for e, err := range entries {
-		switch {
-		case errors.Is(err, tidemark.ErrCorrupt):
-			damage = err
-			a.say("tidemark: %s: skipped", err)
-		case err != nil:
-			return err
-		default:
-			all = append(all, e)
-		}
+	all, damage, err := collectReadable(a, entries)
+	if err != nil {
+		return err
 	}
 	return errors.Join(a.print(all, nil), damage)
 }

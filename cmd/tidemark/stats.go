@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -100,9 +101,7 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 	cmd.Flags().StringVar(&by, "by", "", "a row for each `PART`: day, model, agent or project")
 	cmd.Flags().StringVar(&since, "since", "", "what was said since `TIME`: a date, RFC 3339, or an age like 36h or 7d")
 	cmd.Flags().BoolVar(&plot, "plot", false, "draw it; by day unless --by says otherwise")
-	if err := cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"day", "model", "agent", "project"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is defined above
-	}
+	completeFlag(cmd, "by", "day", "model", "agent", "project")
 	return cmd
 }
 
@@ -174,15 +173,13 @@ func (a *app) cost(c tidemark.Cost) string {
 
 // plotStats draws tallies: by day as columns over time, otherwise as one bar each.
 func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {
-	c := render.Chart{Out: w, Width: a.columns, ASCII: !unicodeLocale()}
+	c := render.Chart{Out: w, Width: a.columns, ASCII: !terminal.DrawsUnicode(os.Getenv, runtime.GOOS)}
 	if c.Width <= 0 {
 		c.Width = render.ChartColumns
 	}
-	of := "tokens"
-	size := (*store.Tally).Tokens
-	if !slices.ContainsFunc(rows, func(t *store.Tally) bool { return t.Tokens() > 0 }) {
-		of = "messages"
-		size = func(t *store.Tally) int64 { return t.Messages }
+	of, size := "messages", func(t *store.Tally) int64 { return t.Messages }
+	if slices.ContainsFunc(rows, func(t *store.Tally) bool { return t.Tokens() > 0 }) {
+		of, size = "tokens", (*store.Tally).Tokens
 	}
 	bars := make([]render.Bar, len(rows))
 	for i, t := range rows {
@@ -196,14 +193,4 @@ func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {
 		return c.Days(bars, of)
 	}
 	return c.Bars(bars, of+" by "+by)
-}
-
-// unicodeLocale reports whether the terminal can draw more than ASCII.
-func unicodeLocale() bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := strings.ToLower(os.Getenv(name)); v != "" {
-			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
-		}
-	}
-	return runtime.GOOS == "windows" || runtime.GOOS == "darwin"
 }

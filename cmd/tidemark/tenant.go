@@ -66,7 +66,7 @@ create. Who is suspended is kept out within seconds; what they keep stays.
 Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
-	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a),
+	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a), tenantRuleCommand(a),
 		tenantStateCommand(a, "suspend", "Keep the users and tokens of a tenant out", tenant.Suspended),
 		tenantStateCommand(a, "resume", "Let the users and tokens of a tenant in again", tenant.Active))
 	return cmd

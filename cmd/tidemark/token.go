@@ -138,7 +138,7 @@ func tokenListCommand(a *app) *cobra.Command {
 				if state == tenant.Active && !r.ExpiresAt.IsZero() && time.Now().After(r.ExpiresAt) {
 					state = "expired"
 				}
-				return []string{r.ID, r.Name, r.Role, render.OrDash(strings.Join(r.Scopes, ",")), state, timeOrDash(r.ExpiresAt), timeOrDash(r.UsedAt)}
+				return []string{r.ID, r.Name, r.Role, render.OrDash(strings.Join(r.Scopes, ",")), state, render.TimeOrDash(r.ExpiresAt), render.TimeOrDash(r.UsedAt)}
 			})
 		}),
 	}

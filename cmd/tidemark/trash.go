@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -101,10 +99,7 @@ func (a *app) printDone(id tidemark.SessionID, done string) error {
 	if done == destroyed {
 		v.Remains = a.remains()
 	}
-	return a.print(v, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, id)
-		return err
-	})
+	return a.printf(v, "%s\n", id)
 }
 
 // forEachSession calls change for several sessions, and continues after those that

@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,11 +22,7 @@ Any node can be branched from.`,
 		Example:           "  tidemark tree last\n  tidemark branch last@n1",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			_, p, err := a.resolve(cmd.Context(), open.Read, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.onSession(open.Read, func(cmd *cobra.Command, _ *store.Store, p store.Point, args []string) error {
 			nodes, err := p.Tree(cmd.Context())
 			if err != nil {
 				return err
@@ -38,7 +33,7 @@ Any node can be branched from.`,
 			return a.print(nodes, func(w io.Writer) error {
 				return a.drawTree(w, nodes)
 			})
-		},
+		}),
 	}
 }
 
@@ -52,8 +47,5 @@ func (a *app) drawTree(w io.Writer, nodes []store.Node) error {
 	if !a.terminal {
 		return render.Tree(w, all, nil)
 	}
-	return render.Tree(w, all, &render.TreeOptions{Width: a.columns, Relative: sinceNow})
+	return render.Tree(w, all, &render.TreeOptions{Width: a.columns, Relative: render.SinceNow})
 }
-
-// sinceNow formats how long ago something was.
-func sinceNow(t time.Time) string { return render.Ago(t, time.Now()) }

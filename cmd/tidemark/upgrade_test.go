@@ -182,6 +182,9 @@ func TestStoresOfEarlierProgramsOpen(t *testing.T) {
 			if diff := cmp.Diff(nodesOnly(string(said)), d.whatItSays()); diff != "" {
 				t.Errorf("reads otherwise:\n%s", diff)
 			}
+			if told := d.want("", "doctor"); !strings.Contains(told, "upgrades it to") || !strings.Contains(told, "MB are free") {
+				t.Errorf("doctor does not say what the upgrade needs:\n%s", told)
+			}
 			if diff := cmp.Diff(before, tree(t, d.dir)); diff != "" {
 				t.Errorf("reading changed something:\n%s", diff)
 			}
@@ -196,18 +199,19 @@ func TestStoresOfEarlierProgramsOpen(t *testing.T) {
 func (d *desk) testOldCopy(told, said string) {
 	d.t.Helper()
 	copies, _ := filepath.Glob(d.dir + "/store*.bak-*")
-	if told == "" && copies == nil {
-		return // it has the format of this program
-	}
 	if len(copies) != 1 || !strings.Contains(told, "is upgraded to format") || !strings.Contains(told, copies[0]) {
 		d.t.Fatalf("copies %v, and what was said is %q", copies, told)
 	}
 	info, err := os.Stat(copies[0])
-	if err != nil || info.Mode().Perm() != 0o600 {
+	if err != nil || info.Mode().Perm()&0o077 != 0 {
 		d.t.Errorf("the copy: %v, %v", info.Mode(), err)
 	}
+	kind := "sqlite:"
+	if info.IsDir() {
+		kind = "files:"
+	}
 	old := *d
-	old.env = append(old.env, "TIDEMARK_STORE=sqlite:"+copies[0])
+	old.env = append(old.env, "TIDEMARK_STORE="+kind+copies[0])
 	if diff := cmp.Diff(nodesOnly(said), old.whatItSays()); diff != "" {
 		d.t.Errorf("the copy reads otherwise:\n%s", diff)
 	}
@@ -254,11 +258,11 @@ func TestStoreOfANewerProgramIsRefusedOnEveryWayIn(t *testing.T) {
 		store, file, says string
 		newer             func([]byte) []byte
 	}{
-		"sqlite": {"sqlite:DIR/store.db", "store.db", "has format 99, made by a newer program; this one knows format 2", func(b []byte) []byte {
+		"sqlite": {"sqlite:DIR/store.db", "store.db", "has format 99, made by a newer program; this one knows format 3", func(b []byte) []byte {
 			return append(binary.BigEndian.AppendUint32(b[:60:60], 99), b[64:]...) // PRAGMA user_version
 		}},
-		"files": {"files:DIR/store", "store/tidemark.json", "has format 99, made by a newer program; this one knows format 1", func(b []byte) []byte {
-			return []byte(strings.Replace(string(b), `"version":1`, `"version":99`, 1))
+		"files": {"files:DIR/store", "store/tidemark.json", "has format 99, made by a newer program; this one knows format 2", func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), `"version":2`, `"version":99`, 1))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -396,7 +400,7 @@ func TestServerOfANewerProgramIsAskedNothingFurther(t *testing.T) {
 	for _, args := range [][]string{{"ls"}, {"append", "new"}, {"verify"}, {"gc"}} {
 		asked = nil
 		_, said, code := d.run(`{"role":"user","content":"hello"}`, args...)
-		if code != 1 || !strings.Contains(said, "speaks format 99 of these calls, this program format 1") {
+		if code != 1 || !strings.Contains(said, "speaks format 99 of these calls, this program format 2") {
 			t.Errorf("tidemark %s: exit %d: %s", strings.Join(args, " "), code, said)
 		}
 		if !slices.Equal(asked, []string{"GET"}) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,6 +36,8 @@ func folder(t testing.TB, dir string) out { return out{t, dir, map[string]conver
 
 func (o out) Create(string) (convert.File, error) { return nil, tidemark.ErrUnsupported }
 func (o out) Getenv(string) string                { return "" }
+func (o out) There() fs.FS                        { return nil }
+
 func (o out) SQL(_ context.Context, name string) (convert.Database, error) {
 	if db := o.dbs[name]; db != nil {
 		return db, nil

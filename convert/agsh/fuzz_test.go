@@ -2,6 +2,7 @@ package agsh_test
 
 import (
 	"context"
+	"io/fs"
 	"iter"
 	"testing"
 	"testing/fstest"
@@ -79,6 +80,7 @@ func (a answers) Query(_ context.Context, statement string, _ ...any) iter.Seq2[
 // discard is a folder whose databases forget everything.
 type discard struct{ out }
 
+func (discard) There() fs.FS                                          { return nil }
 func (discard) SQL(context.Context, string) (convert.Database, error) { return forgetful{}, nil }
 
 type forgetful struct{}

@@ -35,6 +35,7 @@ func list(ctx context.Context, p convert.Source) iter.Seq2[convert.SourceFile, e
 				continue
 			}
 			clear(l.unit)
+			l.found = l.found[:0]
 			for _, project := range projects {
 				if !l.project(path.Join(dir, project.Name())) {
 					return
@@ -54,7 +55,18 @@ type lister struct {
 	ctx   context.Context
 	fsys  fs.FS
 	yield func(convert.SourceFile, error) bool
+	found []string          // transcripts that are not in unit yet
 	unit  map[string]string // of a session, by the name of its transcript
+}
+
+// unitOf is the unit of the session that a folder is named for, "" if there is none.
+// Most homes have few such folders, so transcripts are sorted when one is met.
+func (l *lister) unitOf(folder string) string {
+	for _, file := range l.found {
+		l.unit[strings.TrimSuffix(path.Base(file), ".jsonl")] = file
+	}
+	l.found = l.found[:0]
+	return l.unit[folder]
 }
 
 // project lists the files of the sessions of one project.
@@ -65,7 +77,7 @@ func (l *lister) project(dir string) bool {
 	}
 	var folders []string
 	for _, e := range entries {
-		file := path.Join(dir, e.Name())
+		file := dir + "/" + e.Name()
 		f := convert.SourceFile{Path: file, Unit: file, Entry: e}
 		switch {
 		case e.IsDir():
@@ -74,16 +86,16 @@ func (l *lister) project(dir string) bool {
 		case path.Ext(file) != ".jsonl" || !e.Type().IsRegular() && !convert.IsFile(l.fsys, file):
 			continue
 		case strings.HasPrefix(e.Name(), "agent-"):
-			f.Unit = dir
+			f.Unit, f.Shared = dir, true
 		default:
-			l.unit[strings.TrimSuffix(e.Name(), ".jsonl")] = file
+			l.found = append(l.found, file)
 		}
 		if !l.yield(f, l.ctx.Err()) {
 			return false
 		}
 	}
 	for _, folder := range folders {
-		if l.unit[path.Base(folder)] == folder+".jsonl" && !l.below(folder, folder+".jsonl") {
+		if l.unitOf(path.Base(folder)) == folder+".jsonl" && !l.below(folder, folder+".jsonl") {
 			return false
 		}
 	}
@@ -97,7 +109,7 @@ func (l *lister) beside(dir string) bool {
 		return true // there is none, or nothing of it can be read
 	}
 	for _, folder := range folders {
-		if unit := l.unit[folder.Name()]; unit != "" && !l.below(path.Join(dir, folder.Name()), unit) {
+		if unit := l.unitOf(folder.Name()); unit != "" && !l.below(path.Join(dir, folder.Name()), unit) {
 			return false
 		}
 	}

@@ -34,16 +34,18 @@ const provider = "anthropic"
 // Tool returns the converter of Claude Code.
 func Tool() convert.Tool {
 	return convert.Tool{
-		Name:   name,
-		Title:  "Claude Code",
-		Homes:  []string{".claude", ".config/claude"},
-		Moved:  []convert.Moved{{Variable: "CLAUDE_CONFIG_DIR"}},
-		Detect: detect,
-		Import: importAll,
-		Grows:  true,
-		Files:  list,
-		Export: export,
+		Name:     name,
+		Title:    "Claude Code",
+		Homes:    []string{".claude", ".config/claude"},
+		Moved:    []convert.Moved{{Variable: "CLAUDE_CONFIG_DIR"}},
+		Detect:   detect,
+		Import:   importAll,
+		Grows:    true,
+		Files:    list,
+		Export:   export,
+		Handover: &convert.Handover{},
 
+		Offered:   func(project string) string { return path.Join("projects", Folder(project)) },
 		Salvages:  true,
 		Retention: retention,
 	}

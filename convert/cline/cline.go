@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"iter"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -34,7 +33,7 @@ func Tool() convert.Tool {
 }
 
 // listed are the two files of each session, in every place that find looks at.
-var listed = convert.FilesLike(".cline/data/sessions/*.json", ".cline/data/sessions/*/*.json", "data/sessions/*.json", "data/sessions/*/*.json",
+var listed = convert.UnitsLike(messagesOf, ".cline/data/sessions/*.json", ".cline/data/sessions/*/*.json", "data/sessions/*.json", "data/sessions/*/*.json",
 	"sessions/*.json", "sessions/*/*.json", "*.json", "*/*.json")
 
 func detect(_ context.Context, p convert.Source) bool {
@@ -164,38 +163,22 @@ type found struct {
 }
 
 func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	look := func(file string) (found, error) { return session(p.FS, file) }
-	return convert.Survey(ctx, p, find, look, func(read []found) iter.Seq[*convert.Session] { return slices.Values(attach(read)) })
-}
-
-// attach makes workers of sessions that belong to others. The tool gives a
-// helper an id that begins with that of its session and two underscores. Of
-// several sessions with the same id the first counts.
-func attach(read []found) []*convert.Session {
-	byID, order := map[string]found{}, []string{}
-	for _, f := range read {
-		if id := f.out.ForeignID; byID[id].out == nil {
-			byID[id] = f
-			order = append(order, id)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b string) int {
-		return cmp.Or(byID[a].out.CreatedAt.Compare(byID[b].out.CreatedAt), cmp.Compare(a, b))
-	})
-	var all []*convert.Session
-	for _, id := range order {
-		f := byID[id]
-		owner := f.owner
-		if byID[owner].out == nil || owner == id {
-			owner, _, _ = strings.Cut(id, "__")
-		}
-		if top := byID[owner]; top.out != nil && owner != id && byID[top.owner].out == nil {
-			top.out.Workers = append(top.out.Workers, convert.Worker{Name: id, Entries: f.out.Entries})
-			continue
-		}
-		all = append(all, f.out)
-	}
-	return all
+	return convert.Transcripts[found]{
+		Find: find,
+		Look: func(file string) (found, error) { return session(p.FS, file) },
+		Identity: func(f found) convert.Identity {
+			// The id of a helper begins with that of its session and two underscores.
+			id := f.out.ForeignID
+			session, _, _ := strings.Cut(id, "__")
+			return convert.Identity{ID: id, Owners: []string{f.owner, session}, CreatedAt: f.out.CreatedAt}
+		},
+		Session: func(f found, helpers []found) *convert.Session {
+			for _, h := range helpers {
+				f.out.Workers = append(f.out.Workers, convert.Worker{Name: h.out.ForeignID, Entries: h.out.Entries})
+			}
+			return f.out
+		},
+	}.Import(ctx, p)
 }
 
 func session(fsys fs.FS, file string) (found, error) {

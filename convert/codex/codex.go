@@ -25,15 +25,16 @@ import (
 // Tool returns the converter.
 func Tool() convert.Tool {
 	return convert.Tool{
-		Name:   "codex",
-		Title:  "Codex",
-		Homes:  []string{".codex"},
-		Moved:  []convert.Moved{{Variable: "CODEX_HOME"}},
-		Detect: detect,
-		Import: importAll,
-		Grows:  true,
-		Files:  list,
-		Export: export,
+		Name:     "codex",
+		Title:    "Codex",
+		Homes:    []string{".codex"},
+		Moved:    []convert.Moved{{Variable: "CODEX_HOME"}},
+		Detect:   detect,
+		Import:   importAll,
+		Grows:    true,
+		Handover: &convert.Handover{},
+		Files:    list,
+		Export:   export,
 	}
 }
 
@@ -87,6 +88,7 @@ type rollout struct {
 	created  time.Time
 	updated  time.Time
 	archived bool
+	was      *unitState // what is kept of it, and its file did not change since; nil: nothing, or it did
 }
 
 // meta is the part of a session_meta that is needed.
@@ -100,7 +102,7 @@ type meta struct {
 	ParentThread   string          `json:"parent_thread_id"`
 	AgentNickname  string          `json:"agent_nickname"`
 	AgentPath      string          `json:"agent_path"`
-	Source         json.RawMessage `json:"source"`
+	Source         json.RawMessage `json:"source,omitempty"`
 	HistoryMode    string          `json:"history_mode"`
 	HistoryBase    *historyBase    `json:"history_base"`
 	HistoryStart   int64           `json:"subagent_history_start_ordinal"` // of a helper: where its own lines begin

@@ -61,7 +61,7 @@ func list(ctx context.Context, p convert.Source) iter.Seq2[convert.SourceFile, e
 		}
 		for _, dir := range slices.Compact([]string{p.Path, home(p.FS, p.Path)}) {
 			name := path.Join(dir, indexFile)
-			if info, err := fs.Stat(p.FS, name); err == nil && !yield(convert.SourceFile{Path: name, Unit: name, Entry: fs.FileInfoToDirEntry(info)}, nil) {
+			if info, err := fs.Stat(p.FS, name); err == nil && !yield(convert.SourceFile{Path: name, Unit: name, Shared: true, Entry: fs.FileInfoToDirEntry(info)}, nil) {
 				return
 			}
 		}
@@ -104,7 +104,7 @@ const headLines = 40
 
 // readHead reads the first lines of a rollout and the time of its last one.
 func readHead(fsys fs.FS, name string) (*rollout, error) {
-	r := &rollout{path: name, archived: path.Base(path.Dir(name)) == "archived_sessions"}
+	r := &rollout{path: name, archived: isArchived(name)}
 	for l, err := range convert.Lines(fsys, name) {
 		if err != nil {
 			if convert.IsSkip(err) && r.id != "" {
@@ -312,7 +312,7 @@ func find(ctx context.Context, p convert.Source, skip func(error) bool) (map[str
 			}
 			continue
 		}
-		r, err := readHead(p.FS, f.Path)
+		r, err := headOf(p, f.Path)
 		if err == nil && files[r.id] != nil {
 			err = tidemark.Invalidf("is a second file of %s, which is already in %s", r.id, files[r.id].path)
 		}

@@ -167,7 +167,12 @@ func (im *importer) yieldAfterSources(ctx context.Context, t *thread, done map[s
 			yield(nil, err)
 			return false
 		}
-		if !yield(im.session(t), nil) {
+		s := &convert.Session{Session: tidemark.Session{ForeignID: t.id}, Unchanged: true}
+		if !t.unchanged() {
+			s = im.session(t)
+			s.Units = t.units()
+		}
+		if !yield(s, nil) {
 			return false
 		}
 	}

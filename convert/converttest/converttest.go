@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -214,17 +215,18 @@ func Path(entries []convert.Entry, id string) []convert.Entry {
 	var back []convert.Entry
 	for at >= 0 {
 		e := entries[at]
-		back = append([]convert.Entry{e}, back...)
+		back = append(back, e)
 		next, known := index[e.Parent]
 		switch {
 		case e.Parent == convert.Root:
-			return back
+			at = -1
 		case e.Parent == "" || !known || next >= at:
 			at--
 		default:
 			at = next
 		}
 	}
+	slices.Reverse(back)
 	return back
 }
 

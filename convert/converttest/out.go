@@ -43,6 +43,9 @@ func (o *Out) SQL(context.Context, string) (convert.Database, error) {
 	return nil, tidemark.ErrUnsupported
 }
 
+// There is empty.
+func (o *Out) There() fs.FS { return nil }
+
 // Getenv has no variables.
 func (o *Out) Getenv(string) string { return "" }
 

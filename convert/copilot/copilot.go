@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"iter"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,15 +27,30 @@ const name = "copilot-cli"
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "GitHub Copilot CLI", Homes: []string{".copilot"},
-		Detect: detect, Import: imports, Files: listed,
+		Detect: detect, Import: imports, Grows: true, Files: listed,
 	}
 }
 
 // listed are the files of sessions: in a folder for each, or, as in the first
 // versions and where the Source is one session, beside each other.
-var listed = convert.FilesLike(".copilot/session-state/*", ".copilot/session-state/*/*", ".copilot/session-state/*/files/*",
+var listed = convert.UnitsLike(unit, ".copilot/session-state/*", ".copilot/session-state/*/*", ".copilot/session-state/*/files/*",
 	"session-state/*", "session-state/*/*", "session-state/*/files/*", "*/events.jsonl", "*/workspace.yaml", "*/plan.md", "*/files/*",
 	"*.jsonl", "workspace.yaml", "plan.md", "files/*")
+
+// unit is the event file of the session that a file belongs to.
+func unit(file string) string {
+	dir := path.Dir(file)
+	switch {
+	case path.Ext(file) == ".jsonl":
+		return file
+	case path.Base(dir) == "files":
+		dir = path.Dir(dir)
+	}
+	return path.Join(dir, eventFile)
+}
+
+// eventFile is the event file of a session that has a folder.
+const eventFile = "events.jsonl"
 
 func detect(_ context.Context, p convert.Source) bool {
 	files, _ := find(p)
@@ -57,10 +71,10 @@ func find(p convert.Source) (files []string, skips []error) {
 	for _, d := range list {
 		name := path.Join(dir, d.Name())
 		switch {
-		case d.Type().IsRegular() && (d.Name() == "events.jsonl" || dir != p.Path && path.Ext(name) == ".jsonl"):
+		case d.Type().IsRegular() && (d.Name() == eventFile || dir != p.Path && path.Ext(name) == ".jsonl"):
 			files = append(files, name)
 		case d.IsDir():
-			name = path.Join(name, "events.jsonl")
+			name = path.Join(name, eventFile)
 			_, err := fs.Stat(p.FS, name)
 			if err == nil {
 				files = append(files, name)
@@ -85,27 +99,14 @@ func begins(fsys fs.FS, name string) error {
 }
 
 func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	look := func(file string) (*survey, error) { return look(p.FS, file) }
-	return convert.Survey(ctx, p, find, look, func(found []*survey) iter.Seq[*convert.Session] {
-		return convert.Each(inOrder(found), func(s *survey) *convert.Session { return s.session(p.FS) })
-	})
-}
-
-// inOrder puts originals before the sessions that were copied from them, and
-// drops duplicate ids.
-func inOrder(found []*survey) []*survey {
-	slices.SortStableFunc(found, func(a, b *survey) int {
-		return cmp.Or(a.created.Compare(b.created), a.forkedAt.Compare(b.forkedAt), cmp.Compare(a.file, b.file))
-	})
-	slices.SortStableFunc(found, func(a, b *survey) int {
-		return cmp.Compare(min(len(a.copied), 1), min(len(b.copied), 1))
-	})
-	seen := map[string]bool{}
-	return slices.DeleteFunc(found, func(s *survey) bool {
-		twice := seen[s.id]
-		seen[s.id] = true
-		return twice
-	})
+	return convert.Transcripts[*survey]{
+		Find: find,
+		Look: func(file string) (*survey, error) { return look(p.FS, file) },
+		Identity: func(s *survey) convert.Identity {
+			return convert.Identity{ID: s.id, Original: s.copied, CreatedAt: cmp.Or(s.forkedAt, s.created)}
+		},
+		Session: func(s *survey, _ []*survey) *convert.Session { return s.session(p.FS) },
+	}.Import(ctx, p)
 }
 
 // event is one line. Its parent is always the previous line.
@@ -183,12 +184,15 @@ func look(fsys fs.FS, file string) (*survey, error) {
 	if e := (event{}); convert.Loose(last, &e) == nil {
 		s.take(&e)
 	}
-	about := workspace(fsys, path.Join(path.Dir(file), "workspace.yaml"))
+	var about map[string]string
+	if path.Base(file) == eventFile { // and has a folder
+		about = workspace(fsys, path.Join(path.Dir(file), "workspace.yaml"))
+	}
 	started := s.id
 	switch dir := path.Base(path.Dir(file)); {
 	case about["id"] != "":
 		s.id = about["id"]
-	case path.Base(file) != "events.jsonl":
+	case path.Base(file) != eventFile:
 		s.id = strings.TrimSuffix(path.Base(file), ".jsonl")
 	case dir != "." && dir != "/":
 		s.id = dir
@@ -196,7 +200,7 @@ func look(fsys fs.FS, file string) (*survey, error) {
 	if s.id == "" {
 		return nil, tidemark.Invalidf("has no session id")
 	}
-	if started != "" && started != s.id && path.Base(file) == "events.jsonl" {
+	if started != "" && started != s.id && path.Base(file) == eventFile {
 		s.copied = started
 	}
 	s.title = cmp.Or(about["name"], s.title)
@@ -283,7 +287,9 @@ func (s *survey) session(fsys fs.FS) *convert.Session {
 		out.Extra, _ = json.Marshal(map[string]any{name: kept})
 	}
 	out.Entries = (&stream{fsys: fsys, file: s.file}).entries()
-	addFiles(fsys, path.Dir(s.file), out)
+	if path.Base(s.file) == eventFile {
+		addFiles(fsys, path.Dir(s.file), out)
+	}
 	for _, a := range s.agents {
 		w := convert.Worker{Name: a.id, Call: a.call}
 		w.Entries = (&stream{fsys: fsys, file: s.file, agent: a.id, agentName: a.name}).entries()

@@ -20,6 +20,15 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 	}
 }
 
+func TestWhatIsFinalStaysAsEventsAreAdded(t *testing.T) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/copilot-cli")) {
+		drafts, entries := converttest.CheckGrowth(t, Tool(), s.Source, func(file string) (bool, []string) { return strings.HasSuffix(file, "/events.jsonl"), nil })
+		if drafts != 0 || entries == 0 {
+			t.Errorf("%d of %d entries are drafts", drafts, entries)
+		}
+	}
+}
+
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
 	return converttest.ReadWhole(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})

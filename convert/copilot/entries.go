@@ -62,6 +62,7 @@ func (s *stream) entries() iter.Seq2[convert.Entry, error] {
 			if u := s.usages[call]; u != nil {
 				out := convert.Entry{ID: "usage-" + call}
 				out.Kind, out.Usage, out.At = "usage", u, convert.ParseTime(last.Timestamp)
+				out.Draft = true // its message may still come
 				if !yield(s.place(out), nil) {
 					return
 				}

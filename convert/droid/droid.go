@@ -31,8 +31,19 @@ func Tool() convert.Tool {
 
 // listed are the files of sessions with their settings, in every place that find
 // looks at.
-var listed = convert.FilesLike(".factory/sessions/*.json*", ".factory/sessions/-*/*.json*",
+var listed = convert.UnitsLike(unit, ".factory/sessions/*.json*", ".factory/sessions/-*/*.json*",
 	"sessions/*.json*", "sessions/-*/*.json*", "*.json*", "-*/*.json*")
+
+// unit is the session file that a file belongs to.
+func unit(file string) string {
+	if stem, ok := strings.CutSuffix(file, settingsFile); ok {
+		return stem + ".jsonl"
+	}
+	return file
+}
+
+// settingsFile follows the stem of a session file in the name of its settings.
+const settingsFile = ".settings.json"
 
 func detect(_ context.Context, p convert.Source) bool {
 	files, _ := find(p)
@@ -84,43 +95,18 @@ type source struct {
 	header, settings   convert.Object
 	model              string
 	created, own, last time.Time
-	helpers            []*source
 }
 
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	look := func(file string) (*source, error) { return look(ctx, p.FS, file) }
-	return convert.Survey(ctx, p, find, look, func(found []*source) iter.Seq[*convert.Session] {
-		found = convert.InOrder(found, func(s *source) convert.Identity {
-			return convert.Identity{ID: s.id, Original: s.header.Text("parent"), CreatedAt: s.created}
-		})
-		return convert.Each(attach(found), func(s *source) *convert.Session { return s.session(ctx, p.FS) })
-	})
-}
-
-// maxNested bounds how deep helpers start helpers. In a damaged store they may be
-// each other's.
-const maxNested = 32
-
-// attach gives each helper agent, which has a file of its own, to the session
-// that it worked for, also through other helpers. One whose session is gone is a
-// session.
-func attach(found []*source) (roots []*source) {
-	byID := map[string]*source{}
-	for _, s := range found {
-		byID[s.id] = s
-	}
-	for _, s := range found {
-		top, steps := s, 0
-		for up := top; up != nil && steps < maxNested; steps++ {
-			top, up = up, byID[up.header.Text("callingSessionId")]
-		}
-		if top == s || steps == maxNested {
-			roots = append(roots, s)
-		} else {
-			top.helpers = append(top.helpers, s)
-		}
-	}
-	return roots
+	return convert.Transcripts[*source]{
+		Find: find,
+		Look: func(file string) (*source, error) { return look(ctx, p.FS, file) },
+		Identity: func(s *source) convert.Identity {
+			// A helper agent has a file of its own.
+			return convert.Identity{ID: s.id, Original: s.header.Text("parent"), Owners: []string{s.header.Text("callingSessionId")}, CreatedAt: s.created}
+		},
+		Session: func(s *source, helpers []*source) *convert.Session { return s.session(ctx, p.FS, helpers) },
+	}.Import(ctx, p)
 }
 
 // look reads a file once for what must be known of the session before its
@@ -154,14 +140,14 @@ func look(ctx context.Context, fsys fs.FS, file string) (*source, error) {
 			copied = "" // what follows is the fork's own
 		}
 	}
-	b, err := convert.ReadFile(fsys, strings.TrimSuffix(file, ".jsonl")+".settings.json")
+	b, err := convert.ReadFile(fsys, strings.TrimSuffix(file, ".jsonl")+settingsFile)
 	if err != nil || json.Unmarshal(b, &s.settings) != nil {
 		s.settings = nil // only the sums are in there
 	}
 	return s, nil
 }
 
-func (s *source) session(ctx context.Context, fsys fs.FS) *convert.Session {
+func (s *source) session(ctx context.Context, fsys fs.FS, workers []*source) *convert.Session {
 	out := &convert.Session{
 		Session: tidemark.Session{Title: s.header.Text("title"), Agent: name, Model: cmp.Or(s.model, s.settings.Text("model")), Project: s.header.Text("cwd"),
 			ForeignID: s.id, CreatedAt: cmp.Or(s.own, s.created)},
@@ -175,7 +161,7 @@ func (s *source) session(ctx context.Context, fsys fs.FS) *convert.Session {
 		rest.Set("settings", s.settings)
 	}
 	helpers := convert.Object{}
-	for _, h := range s.helpers {
+	for _, h := range workers {
 		out.Workers = append(out.Workers, convert.Worker{Name: h.id, Call: h.header.Text("callingToolUseId"), Entries: entries(ctx, fsys, h.file)})
 		about := h.header.Without("type", "id")
 		if len(h.settings) > 0 {

@@ -1,6 +1,6 @@
-// Package gemini imports the sessions of Gemini CLI. It reads the folders chats
-// and tool-outputs of its projects and the names of the projects, and never
-// settings, accounts or keys.
+// Package gemini imports and exports the sessions of Gemini CLI. It reads the folders chats
+// and tool-outputs of its projects, the names of the projects, and of the settings
+// how long the client keeps sessions; it never opens accounts or keys.
 //
 //	for s, err := range gemini.Tool().Import(ctx, place) { … }
 package gemini
@@ -22,11 +22,12 @@ import (
 
 const name = "gemini-cli"
 
-// Tool is Gemini CLI. It only imports.
+// Tool is Gemini CLI.
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "Gemini CLI", Homes: []string{".gemini"},
-		Detect: detect, Import: imports, Files: convert.FilesLike(listed()...),
+		Detect: detect, Import: imports, Files: convert.UnitsLike(unit, listed()...), Retention: retention,
+		Export: export, Handover: &handover,
 	}
 }
 
@@ -40,6 +41,15 @@ func listed() (patterns []string) {
 		}
 	}
 	return append(patterns, "*.json*", "*/*.jsonl")
+}
+
+// unit is a session file, by which what the client deletes is counted. Everything
+// else is read with all of them.
+func unit(file string) string {
+	if strings.HasPrefix(path.Base(file), "session-") {
+		return file
+	}
+	return "."
 }
 
 // file is one file of a session: its name and its first content.

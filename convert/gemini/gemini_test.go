@@ -28,6 +28,41 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 	}
 }
 
+func TestHowLongTheClientKeepsSessionsIsInItsSettings(t *testing.T) {
+	for settings, days := range map[string]int{
+		``:   0, // with a file that is no JSON it does not start
+		`{}`: 30,
+		`{"general":{"sessionRetention":{"enabled":false}}}`:                  0,
+		`{"general":{"sessionRetention":{"enabled":true}}}`:                   30,
+		`{"general":{"sessionRetention":{"maxAge":"7d"}}}`:                    7,
+		`{"general":{"sessionRetention":{"enabled":true,"maxAge":"2w"}}}`:     14,
+		`{"general":{"sessionRetention":{"maxAge":"36h"}}}`:                   1,
+		`{"general":{"sessionRetention":{"maxAge":"3m"}}}`:                    90,
+		`{"general":{"sessionRetention":{"maxAge":"d"}}}`:                     0,
+		`{"general":{"sessionRetention":{"maxAge":"99999999999999999999d"}}}`: 0,
+	} {
+		for _, at := range []string{"settings.json", ".gemini/settings.json"} {
+			if r := retention(convert.Source{FS: fstest.MapFS{at: {Data: []byte(settings)}}, Path: "."}); r.Days != days {
+				t.Errorf("%s of %s: %d days, want %d", at, settings, r.Days, days)
+			}
+		}
+	}
+	if r := retention(convert.Source{FS: fstest.MapFS{}, Path: "."}); r.Days != 30 {
+		t.Errorf("without settings: %d days", r.Days)
+	}
+}
+
+func FuzzAge(f *testing.F) {
+	f.Add("30d")
+	f.Add("4w")
+	f.Add("-1m")
+	f.Fuzz(func(t *testing.T, age string) {
+		if days := daysOf(age); days < 0 || days > 30*maxDays {
+			t.Errorf("%q is %d days", age, days)
+		}
+	})
+}
+
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
 	return converttest.ReadWhole(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})

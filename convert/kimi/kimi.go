@@ -1,7 +1,7 @@
-// Package kimi imports the sessions of Kimi Code: a folder a session, with one
+// Package kimi imports and exports the sessions of Kimi Code: a folder a session, with one
 // journal of JSON lines for each agent in it. It reads journals, state.json,
 // plans, the output of background commands and images, and neither settings nor
-// credentials nor the copies of edited files. It writes nothing.
+// credentials nor the copies of edited files.
 //
 //	for s, err := range kimi.Tool().Import(ctx, place) { … }
 package kimi
@@ -31,12 +31,24 @@ const journal = "agents/main/wire.jsonl"
 // Tool returns the converter of Kimi Code.
 func Tool() convert.Tool {
 	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Moved: []convert.Moved{{Variable: "KIMI_CODE_HOME"}},
-		Detect: detect, Import: importAll, Grows: true, Files: listed}
+		Detect: detect, Import: importAll, Grows: true, Files: listed,
+		Export: export, Handover: &convert.Handover{NewID: newID}}
 }
 
 // listed are the files of sessions, in every place that find looks at.
-var listed = convert.FilesLike(".kimi-code/sessions/*/*/state.json", ".kimi-code/sessions/*/*/agents/**", "sessions/*/*/state.json", "sessions/*/*/agents/**",
+var listed = convert.UnitsLike(unit, ".kimi-code/sessions/*/*/state.json", ".kimi-code/sessions/*/*/agents/**", "sessions/*/*/state.json", "sessions/*/*/agents/**",
 	"wd_*/session_*/state.json", "wd_*/session_*/agents/**", "session_*/state.json", "session_*/agents/**", "state.json", "agents/**")
+
+// unit is the journal of the session that a file belongs to.
+func unit(file string) string {
+	dir := path.Dir(file)
+	for up := file; up != "."; up = path.Dir(up) {
+		if path.Base(up) == "agents" {
+			dir = path.Dir(up)
+		}
+	}
+	return path.Join(dir, journal)
+}
 
 func detect(_ context.Context, p convert.Source) bool {
 	files, _ := find(p)
@@ -75,13 +87,14 @@ type source struct {
 }
 
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	look := func(file string) (*source, error) { return look(ctx, p.FS, file) }
-	return convert.Survey(ctx, p, find, look, func(found []*source) iter.Seq[*convert.Session] {
-		found = convert.InOrder(found, func(s *source) convert.Identity {
+	return convert.Transcripts[*source]{
+		Find: find,
+		Look: func(file string) (*source, error) { return look(ctx, p.FS, file) },
+		Identity: func(s *source) convert.Identity {
 			return convert.Identity{ID: s.id, Original: s.state.Text("forkedFrom"), CreatedAt: s.created()}
-		})
-		return convert.Each(found, func(s *source) *convert.Session { return s.session(ctx, p.FS) })
-	})
+		},
+		Session: func(s *source, _ []*source) *convert.Session { return s.session(ctx, p.FS) },
+	}.Import(ctx, p)
 }
 
 // look reads a session once for what must be known of it before its entries.

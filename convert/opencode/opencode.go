@@ -1,7 +1,7 @@
 // Package opencode imports the sessions of opencode: the SQLite database of its
 // later versions, the tree of JSON files of its earlier ones, and the file that
-// its export command writes. It also imports those of Kilo, a fork of opencode
-// with the same database under another name.
+// its export command writes; such a file is what it exports. It does the same for
+// Kilo, a fork of opencode with the same database under another name.
 //
 // It reads sessions, messages, parts, todo lists and long tool outputs, and
 // never accounts, credentials, shares or auth.json. The log of events beside the
@@ -33,30 +33,36 @@ type product struct {
 	title string
 	home  string // the same on every system
 	file  string // with this, the names of its databases begin
+	agent string // the one that answers by default
 	first bool   // it has what only opencode had: trees of files, and databases under any name
 }
 
-// Tool is opencode. It only imports.
+// Tool is opencode.
 func Tool() convert.Tool {
-	p := product{title: "opencode", home: ".local/share/opencode", file: "opencode", first: true}
+	p := product{title: "opencode", home: ".local/share/opencode", file: "opencode", agent: "build", first: true}
 	return convert.Tool{Name: name, Title: p.title, Homes: []string{p.home}, Moved: []convert.Moved{{Variable: "XDG_DATA_HOME", Below: p.file}},
-		Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...)}
+		Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...), Export: p.export, Handover: p.handover()}
 }
 
-// Kilo is Kilo CLI since version 7. It only imports. An exported file does not
+// Kilo is Kilo CLI since version 7. An exported file does not
 // tell which of the two wrote it, and is taken for opencode's unless the tool is
 // named.
 func Kilo() convert.Tool {
-	p := product{title: "Kilo CLI", home: ".local/share/kilo", file: "kilo"}
+	p := product{title: "Kilo CLI", home: ".local/share/kilo", file: "kilo", agent: "code"}
 	return convert.Tool{Name: "kilo-cli", Title: p.title, Homes: []string{p.home}, Moved: []convert.Moved{{Variable: "XDG_DATA_HOME", Below: p.file}},
-		Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...)}
+		Detect: p.detect, Import: p.importAll, Files: convert.FilesLike(p.listed()...), Export: p.export, Handover: p.handover()}
+}
+
+// handover is how sessions are given to the tool: it has to be told to take them in.
+func (of product) handover() *convert.Handover {
+	return &convert.Handover{NewID: newID, Load: func(file string) []string { return []string{of.file, "import", file} }}
 }
 
 // listed are the files in every place that look finds stores in.
 func (of product) listed() (patterns []string) {
 	for _, base := range []string{".", of.home} {
 		patterns = append(patterns, convert.DatabaseFiles(path.Join(base, of.file+"*.db"))...)
-		patterns = append(patterns, path.Join(base, outputFolder, "**"))
+		patterns = append(patterns, path.Join(base, outputFolder, "**"), path.Join(base, of.exportFolder(), "ses_*.json"))
 		if !of.first {
 			continue
 		}
@@ -74,6 +80,7 @@ type found struct {
 	databases []string
 	trees     []tree
 	exports   []string
+	named     bool   // the exports are in a folder that says whose they are
 	only      string // the only session that was requested
 }
 
@@ -93,6 +100,11 @@ func (of product) look(p convert.Source) (f found) {
 		// The store of another release channel has the channel's name after a
 		// dash.
 		f.databases = append(f.databases, convert.Glob(p.FS, base, of.file+"*.db")...)
+		for _, file := range convert.Glob(p.FS, base, of.exportFolder()+"/ses_*.json") {
+			if b, _ := convert.Head(p.FS, file, headBytes); isExport(b) {
+				f.exports, f.named = append(f.exports, file), true
+			}
+		}
 		if !of.first {
 			continue
 		}
@@ -138,7 +150,7 @@ func (of product) detect(_ context.Context, p convert.Source) bool {
 			return true
 		}
 	}
-	return len(f.exports) > 0 && of.first
+	return f.named || len(f.exports) > 0 && of.first
 }
 
 // importAll yields the sessions of every store at the place, each id once. A

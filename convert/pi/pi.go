@@ -1,6 +1,6 @@
-// Package pi imports the sessions of the pi coding agent: one file of JSON lines
-// per session, a tree of entries by id and parent. It reads only session files,
-// no settings and no credentials, and writes nothing.
+// Package pi imports and exports the sessions of the pi coding agent: one file of
+// JSON lines per session, a tree of entries by id and parent. It reads only session
+// files, no settings and no credentials.
 //
 //	for s, err := range pi.Tool().Import(ctx, place) { … }
 package pi
@@ -28,7 +28,10 @@ func Tool() convert.Tool {
 		Moved:  []convert.Moved{{Variable: "PI_CODING_AGENT_DIR", Below: "sessions"}},
 		Detect: detect,
 		Import: importAll,
-		Grows:  true,
+		Export: export,
+
+		Handover: &convert.Handover{},
+		Grows:    true,
 		Files: func(_ context.Context, p convert.Source) iter.Seq2[convert.SourceFile, error] {
 			return files(p.FS, p.Path)
 		},

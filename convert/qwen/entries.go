@@ -20,7 +20,8 @@ const provider = "google"
 // attached is the text before the files that a prompt mentions.
 const attached = "--- Content from referenced files ---"
 
-// entries reads a transcript and yields what was said.
+// entries reads a transcript and yields what was said. The last answer may get more
+// lines until the client states what it used.
 func entries(ctx context.Context, fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		at := map[string]string{} // the entry of each record
@@ -59,6 +60,7 @@ func entries(ctx context.Context, fsys fs.FS, file string) iter.Seq2[convert.Ent
 			open, begun = &e, true
 		}
 		if open != nil {
+			open.Draft = open.Role == tidemark.Assistant && open.Usage == nil
 			yield(*open, nil)
 		}
 	}

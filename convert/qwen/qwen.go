@@ -1,4 +1,4 @@
-// Package qwen imports the sessions of Qwen Code. It reads only transcripts and
+// Package qwen imports and exports the sessions of Qwen Code. It reads only transcripts and
 // those of helper agents, no settings and no credentials.
 //
 // A transcript is JSON Lines, a tree by parentUuid, with messages made of
@@ -28,13 +28,25 @@ const name = "qwen-code"
 
 // Tool returns the converter of Qwen Code.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Qwen Code", Homes: []string{".qwen"}, Moved: []convert.Moved{{Variable: "QWEN_HOME"}}, Detect: detect, Import: importAll, Files: files}
+	return convert.Tool{Name: name, Title: "Qwen Code", Homes: []string{".qwen"}, Moved: []convert.Moved{{Variable: "QWEN_HOME"}}, Detect: detect, Import: importAll, Grows: true, Files: files,
+		Export: export, Handover: &convert.Handover{}}
 }
 
 // files lists the transcripts, and below subagents those of helper agents, in every
 // place that find looks at.
-var files = convert.FilesLike(".qwen/projects/*/chats/*.jsonl", ".qwen/projects/*/subagents/**", "projects/*/chats/*.jsonl", "projects/*/subagents/**",
+var files = convert.UnitsLike(unit, ".qwen/projects/*/chats/*.jsonl", ".qwen/projects/*/subagents/**", "projects/*/chats/*.jsonl", "projects/*/subagents/**",
 	"*/chats/*.jsonl", "*/subagents/**", "chats/*.jsonl", "subagents/**", "*.jsonl")
+
+// unit is the transcript that a file belongs to. Those of helper agents are in a
+// folder that is named for their session, beside that of the transcripts.
+func unit(file string) string {
+	for up := file; up != "."; up = path.Dir(up) {
+		if dir := path.Dir(up); path.Base(dir) == "subagents" {
+			return path.Join(path.Dir(dir), "chats", path.Base(up)+".jsonl")
+		}
+	}
+	return file
+}
 
 func detect(_ context.Context, p convert.Source) bool {
 	if convert.IsFile(p.FS, p.Path) {
@@ -100,42 +112,19 @@ type source struct {
 }
 
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	return func(yield func(*convert.Session, error) bool) {
-		files, skips := find(p)
-		if convert.IsFile(p.FS, p.Path) {
-			files, skips = []string{p.Path}, nil
-		}
-		var sources []source
-		at := map[string]int{}
-		for _, file := range files {
-			s, err := outline(ctx, p.FS, file)
-			if err == nil {
-				if other, twice := at[s.id]; twice {
-					err = convert.Skipf(file, "session %s is in %s, too", s.id, sources[other].file)
-				}
+	return convert.Transcripts[source]{
+		Find: func(p convert.Source) ([]string, []error) {
+			if convert.IsFile(p.FS, p.Path) {
+				return []string{p.Path}, nil
 			}
-			if err != nil && !convert.IsSkip(err) {
-				yield(nil, err)
-				return
-			}
-			if err != nil {
-				skips = append(skips, err)
-				continue
-			}
-			at[s.id] = len(sources)
-			sources = append(sources, s)
-		}
-		for _, skip := range skips {
-			if !yield(nil, skip) {
-				return
-			}
-		}
-		for _, s := range convert.OriginalsFirst(sources, func(s source) (string, string) { return s.id, s.from }) {
-			if !yield(s.session(ctx, p.FS), nil) {
-				return
-			}
-		}
-	}
+			return find(p)
+		},
+		Look: func(file string) (source, error) { return outline(ctx, p.FS, file) },
+		Identity: func(s source) convert.Identity {
+			return convert.Identity{ID: s.id, Original: s.from}
+		},
+		Session: func(s source, _ []source) *convert.Session { return s.session(ctx, p.FS) },
+	}.Import(ctx, p)
 }
 
 // outline reads a transcript once for what must be known of the session before

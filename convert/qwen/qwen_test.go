@@ -32,6 +32,20 @@ func TestWhatWasDoneInQwenCodeComesIn(t *testing.T) {
 	}
 }
 
+func TestWhatIsFinalStaysAsATranscriptGrows(t *testing.T) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/qwen-code")) {
+		drafts, entries := converttest.CheckGrowth(t, qwen.Tool(), s.Source, func(file string) (bool, []string) { return strings.Contains(file, "/chats/"), nil })
+		if drafts != 0 || entries == 0 {
+			t.Errorf("%d of %d entries are drafts", drafts, entries)
+		}
+	}
+	answer := line(one, "a1", "u1", 2, say("assistant", "assistant_output", text("I look.")))
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(line(one, "u1", "", 1, prompt("go")), answer)}).Sessions[0].Entries
+	if len(got) != 2 || got[0].Draft || !got[1].Draft {
+		t.Errorf("an answer that says nothing of its tokens is final: %+v", got)
+	}
+}
+
 // Ids of sessions.
 const (
 	one = "aaaaaaaa-0000-4000-8000-000000000001"

@@ -34,6 +34,7 @@ func (o mirrorOut) Create(name string) (convert.File, error) {
 	return &mirrorFile{m: o.m, name: name}, nil
 }
 
+func (mirrorOut) There() fs.FS { return nil }
 func (mirrorOut) SQL(context.Context, string) (convert.Database, error) {
 	return nil, tidemark.Unsupportedf("a mirror has no databases")
 }

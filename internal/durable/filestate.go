@@ -169,6 +169,7 @@ func LinkInside(name, target string) error {
 
 // swap makes something beside a name and renames it there, unless the last look
 // at what it replaces, still, returns an error. Folders are made for what is new.
+// What a Sweep took away before the rename is made again.
 func (w *Workspace) swap(name string, new bool, still func() error, make func(tmp string) error) error {
 	dir := path.Dir(name)
 	if new {
@@ -176,19 +177,25 @@ func (w *Workspace) swap(name string, new bool, still func() error, make func(tm
 			return err
 		}
 	}
-	tmp := filepath.FromSlash(path.Join(dir, ".tidemark-"+rand.Text()))
-	err := make(tmp)
-	if err == nil {
-		err = still()
-	}
-	if err == nil {
-		err = renameRetrying(func() error { return w.root.Rename(tmp, filepath.FromSlash(name)) })
-	}
-	if err != nil {
+	var err error
+	for range swapTries {
+		tmp := filepath.FromSlash(path.Join(dir, temporaryPrefix+rand.Text()))
+		if err = make(tmp); err == nil {
+			err = still()
+		}
+		if err == nil {
+			err = renameRetrying(func() error { return w.root.Rename(tmp, filepath.FromSlash(name)) })
+			if err == nil {
+				return w.syncDir(dir)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+		}
 		w.root.Remove(tmp)
 		return err
 	}
-	return w.syncDir(dir)
+	return err
 }
 
 // remove removes a file, and the folders above it that were made for it.

@@ -25,6 +25,7 @@ type Agent struct {
 	Tools []string
 	// Without are the names of tools that it does not have.
 	Without []string
+	Model   string // the model that it asks for; "": that of the conversation
 	Text    string // what it is told
 }
 
@@ -45,7 +46,7 @@ func Agents(o Options) []Agent {
 }
 
 // ParseAgent reads the content of a file: a head, of which name, description,
-// tools and disallowedTools count, and what the agent is told.
+// tools, disallowedTools and model count, and what the agent is told.
 func ParseAgent(content string) Agent {
 	head, body := split(content)
 	a := Agent{Name: head["name"], Description: text.ShortLine(head["description"], maxDescription), Text: body}
@@ -53,6 +54,9 @@ func ParseAgent(content string) Agent {
 	a.Tools, a.Without = toolNames(tools), toolNames(head["disallowedTools"])
 	if narrowed && len(a.Tools) == 0 {
 		a.Tools = []string{noTool}
+	}
+	if m := unquoted(head["model"]); m != "inherit" {
+		a.Model = text.ShortLine(m, maxModel)
 	}
 	return a
 }
@@ -66,6 +70,9 @@ func toolNames(list string) (names []string) {
 	}
 	return names
 }
+
+// maxModel is longer than the name of any model.
+const maxModel = 120
 
 // noTool stands for an empty list of tools, which is not the same as none.
 const noTool = "none"

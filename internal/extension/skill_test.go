@@ -49,16 +49,16 @@ func TestAgentsHaveAPromptAndTools(t *testing.T) {
 		".claude/agents/reviewer.md":     "---\nname: code-reviewer\ndescription: Reviews.\ntools: Read, Grep, Bash(git diff:*)\nmodel: opus\n---\nYou review.",
 		".claude/agents/team/list.md":    "---\ntools:\n  - Read\n  - \"Glob\"\n---\nYou list.",
 		".claude/agents/brackets.md":     "---\ntools: [Read, 'Write']\ndisallowedTools: Write, Bash\n---\nYou write.",
-		".claude/agents/all.md":          "---\ndescription: has all\n---\nYou do.",
+		".claude/agents/all.md":          "---\ndescription: has all\nmodel: inherit\n---\nYou do.",
 		".claude/agents/none.md":         "---\ntools:\n---\nYou think.",
 		".claude/agents/empty.md":        "---\nname: empty\n---\n",
 		".claude/agents/not an agent.md": "x",
 	})
 	got := make(map[string]string)
 	for _, a := range extension.Agents(extension.Options{Project: project}) {
-		got[a.Name] = fmt.Sprintf("%s|%q|%s", a.Description, a.Tools, a.Text) + strings.Join(a.Without, "+")
+		got[a.Name] = fmt.Sprintf("%s|%q|%s", a.Description, a.Tools, a.Text) + strings.Join(a.Without, "+") + a.Model
 	}
-	want := map[string]string{"code-reviewer": `Reviews.|["Read" "Grep" "Bash(git diff:*)"]|You review.`, "list": `|["Read" "Glob"]|You list.`, "brackets": `|["Read" "Write"]|You write.Write+Bash`,
+	want := map[string]string{"code-reviewer": `Reviews.|["Read" "Grep" "Bash(git diff:*)"]|You review.opus`, "list": `|["Read" "Glob"]|You list.`, "brackets": `|["Read" "Write"]|You write.Write+Bash`,
 		"all": `has all|[]|You do.`, "none": `|["none"]|You think.`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

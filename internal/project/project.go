@@ -212,6 +212,15 @@ func RemoteMark(address string) string {
 	return "remote:" + strings.ToLower(u.Hostname()+"/"+path)
 }
 
+// Real is a path without links, as tools name their folders; unchanged where that is
+// not known.
+func Real(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
 // Exists reports whether there is something at a path.
 func Exists(path string) bool {
 	_, err := os.Stat(path)

@@ -115,6 +115,15 @@ const KindWake = "wake"
 // tools on a machine. Another store has its own.
 const KindWatch = "watch"
 
+// KindOrigins is the kind of the records that package sync keeps under the id of a
+// session, or of a worker of one: which of its entries are which on other machines.
+// A purge of the session removes them.
+const KindOrigins = "origins"
+
+// KindRemote is the kind of the records of the remotes of a store, and of how far
+// each was read. Another store has its own.
+const KindRemote = "remote"
+
 // Backend returns the Backend that the Kernel works on.
 func (k *Kernel) Backend() tidemark.Backend { return k.backend }
 

@@ -16,13 +16,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Housekeeping reports whether a batch changes only leases or saved
-// responses.
+// Housekeeping reports whether a batch changes only leases, saved responses or the
+// search index.
 func Housekeeping(b tidemark.Batch) bool {
 	quiet := func(k tidemark.Key) bool {
-		return slices.Contains([]string{records.KindLease, records.KindPulse, records.KindHandover, kindRequest}, k.Kind) || k == tidemark.PlainMark()
+		return slices.Contains([]string{records.KindLease, records.KindPulse, records.KindHandover, kindRequest}, k.Kind) || k == tidemark.PlainMark() || k.Derived()
 	}
-	return len(b.Appends)+len(b.Drops) == 0 &&
+	return !slices.ContainsFunc(b.Appends, func(a tidemark.Append) bool { return !a.Log.Derived() }) &&
+		!slices.ContainsFunc(b.Drops, func(k tidemark.Key) bool { return !k.Derived() }) &&
 		!slices.ContainsFunc(b.Puts, func(r tidemark.Record) bool { return !quiet(r.Key) }) &&
 		!slices.ContainsFunc(b.Deletes, func(n tidemark.Precondition) bool { return !quiet(n.Key) })
 }

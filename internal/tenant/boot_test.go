@@ -322,3 +322,30 @@ func withoutRows(t *testing.T, s place, log tidemark.Key, n int, change func(*ti
 	}
 	return c
 }
+
+func TestWhatIsHousekeepingIsNotTheDataOfAnybody(t *testing.T) {
+	segment := tidemark.Key{Kind: tidemark.KindSegment, ID: "0a0a0a0a-0000-8000-8000-000000000001"}
+	family := tidemark.Key{Kind: tidemark.KindIndex, ID: "own"}
+	lease := tidemark.Key{Kind: "lease", ID: "0a0a0a0a-0000-8000-8000-000000000002"}
+	session := tidemark.Key{Kind: "session", ID: "0a0a0a0a-0000-8000-8000-000000000002"}
+	puts := func(k tidemark.Key) tidemark.Batch { return tidemark.Batch{Puts: []tidemark.Record{{Key: k}}} }
+	deletes := func(k tidemark.Key) tidemark.Batch {
+		return tidemark.Batch{Deletes: []tidemark.Precondition{{Key: k}}}
+	}
+	appends := func(k tidemark.Key) tidemark.Batch { return tidemark.Batch{Appends: []tidemark.Append{{Log: k}}} }
+	drops := func(k tidemark.Key) tidemark.Batch { return tidemark.Batch{Drops: []tidemark.Key{k}} }
+	for what, b := range map[string]tidemark.Batch{"puts a family": puts(family), "deletes a segment": deletes(segment),
+		"appends blocks": appends(segment), "drops blocks": drops(segment), "puts a lease": puts(lease)} {
+		if !tenant.Housekeeping(b) {
+			t.Errorf("a batch that %s is not housekeeping", what)
+		}
+	}
+	hides := drops(session)
+	hides.Puts = puts(family).Puts
+	for what, b := range map[string]tidemark.Batch{"puts a session": puts(session), "deletes a session": deletes(session),
+		"appends entries": appends(session), "drops entries": drops(session), "drops entries and hides them in the index": hides, "drops the log of a lease": drops(lease)} {
+		if tenant.Housekeeping(b) {
+			t.Errorf("a batch that %s is housekeeping", what)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 const (
 	kindTenant    = "tenant"    // record: a tenant
 	kindIssuer    = "issuer"    // record: HASH, the tenant of an issuer
+	kindRules     = "rules"     // record: HASH, where the people of an issuer belong
 	kindUser      = "user"      // record: TENANT.USER
 	kindWorkspace = "workspace" // record: TENANT.WORKSPACE
 	kindToken     = "token"     // record: a service token, grouped by its tenant

@@ -116,7 +116,7 @@ func workspaceKey(tenant, id string) tidemark.Key {
 // IsOperators reports whether a record or log says who may do what: where one
 // store serves the operator and others, nobody else may touch it.
 func IsOperators(k tidemark.Key) bool {
-	return slices.Contains([]string{kindTenant, kindIssuer, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut}, k.Kind)
+	return slices.Contains([]string{kindTenant, kindIssuer, kindRules, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut}, k.Kind)
 }
 
 // checkName returns ErrInvalid for an invalid name of a tenant or a workspace.
@@ -307,6 +307,10 @@ type Claims struct {
 	// one: the issuer then assigns the roles.
 	Role    string
 	Decides bool
+	// Workspaces are those of the user, by id, if Places is set: then the issuer
+	// assigns them, too.
+	Workspaces []string
+	Places     bool
 }
 
 // UserID is the id of a user of a tenant, derived from the issuer and its name
@@ -339,12 +343,15 @@ func (d *Directory) UpsertUser(ctx context.Context, c Claims) (User, bool, error
 		if fresh = r.Version == 0; fresh {
 			u = User{ID: id, Tenant: c.Tenant.ID, Issuer: c.Issuer, Subject: c.Subject, Role: c.Role, State: Active, FirstSeenAt: now}
 		}
-		moved := c.Decides && u.Role != c.Role
+		moved := c.Decides && u.Role != c.Role || c.Places && !slices.Equal(u.Workspaces, c.Workspaces)
 		if !fresh && !moved && now.Sub(u.LastSeenAt) < seenEvery {
 			return nil
 		}
-		if moved {
+		if c.Decides {
 			u.Role = c.Role
+		}
+		if c.Places {
+			u.Workspaces = c.Workspaces
 		}
 		u.Name, u.Email, u.LastSeenAt = d.k.Mask(auditText(c.Name)), d.k.Mask(auditText(c.Email)), now
 		p, err := records.Put(r.Key, r.Version, u)
@@ -419,6 +426,9 @@ func (d *Directory) ChangeUser(ctx context.Context, tenant, id string, change fu
 	return u, err
 }
 
+// workspaceID is the id of the workspace of a tenant with a name.
+func workspaceID(t Tenant, name string) string { return tidemark.IDOf("workspace", t.Name, name) }
+
 // CreateWorkspace keeps a new workspace of a tenant. Errors: ErrExists,
 // ErrNotFound, ErrInvalid.
 func (d *Directory) CreateWorkspace(ctx context.Context, tenant, name string) (Workspace, error) {
@@ -429,7 +439,7 @@ func (d *Directory) CreateWorkspace(ctx context.Context, tenant, name string) (W
 	if err != nil {
 		return Workspace{}, err
 	}
-	w := Workspace{ID: tidemark.IDOf("workspace", t.Name, name), Tenant: t.ID, Name: name, CreatedAt: d.k.Now()}
+	w := Workspace{ID: workspaceID(t, name), Tenant: t.ID, Name: name, CreatedAt: d.k.Now()}
 	err = records.Retry(ctx, func() error {
 		r, err := d.k.Get(ctx, workspaceKey(t.ID, w.ID), &Workspace{})
 		if err != nil || r.Version > 0 {

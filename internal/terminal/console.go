@@ -64,6 +64,9 @@ type Options struct {
 	// below the line until the next key. It runs with the keyboard waiting, and
 	// must not call the console. nil: all pastes are text.
 	Paste func(text string) (signs []string, notice string)
+	// PasteImage is Paste for what the desktop has in its clipboard and a terminal
+	// cannot paste. nil: Ctrl-V does nothing.
+	PasteImage func() (signs []string, notice string)
 	// Edit lets the person change a text in another program, which has the
 	// terminal meanwhile. nil: Ctrl-G does nothing.
 	Edit func(text string) (string, error)

@@ -261,6 +261,24 @@ func TestWhatStandsForAPasteIsOneSign(t *testing.T) {
 	term.wantLine("seex [image: a.png] /big.png")
 }
 
+func TestCtrlVPastesWhatATerminalCannot(t *testing.T) {
+	pastes := [][]string{{"[image: clipboard.png]"}, nil}
+	term := open(t, 60, 8, func(o *Options) {
+		o.PasteImage = func() (signs []string, notice string) {
+			if signs, pastes = pastes[0], pastes[1:]; signs == nil {
+				notice = "there is no image"
+			}
+			return signs, notice
+		}
+	})
+	term.press("see\x16")
+	term.shows("> see [image: clipboard.png]")
+	term.press("\x16")
+	term.sees("there is no image")
+	term.press("\r")
+	term.wantLine("see [image: clipboard.png] ")
+}
+
 func TestHistoryIsWalkedAndSearched(t *testing.T) {
 	sent := []string{"make test", "make test", "git status", "two\nlines"}
 	term := open(t, 40, 10, func(o *Options) { o.Earlier = func(context.Context) []string { return sent } })

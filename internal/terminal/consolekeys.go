@@ -118,6 +118,13 @@ func (c *Console) compose(k key) bool {
 		took = c.line.insert(k.text)
 	case "paste", "paste+cut":
 		took = c.pasted(k)
+	case "ctrl+v":
+		if c.o.PasteImage != nil {
+			var signs []string
+			if signs, c.notice = c.o.PasteImage(); len(signs) > 0 {
+				took = c.line.pasteSigns(signs)
+			}
+		}
 	case "enter":
 		c.enter()
 	case "newline", "alt+enter", "alt+newline", "shift+enter", "ctrl+enter":

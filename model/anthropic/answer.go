@@ -13,14 +13,13 @@ import (
 
 // reader makes an answer from the events of a stream.
 type reader struct {
-	draft  *model.Draft
-	open   map[int64]*block
-	order  []*block
-	model  string
-	stop   string
-	usage  tidemark.Usage
-	ended  bool
-	events int
+	draft *model.Draft
+	open  map[int64]*block
+	order []*block
+	model string
+	stop  string
+	usage tidemark.Usage
+	ended bool
 }
 
 // block is a block that is still growing.
@@ -32,27 +31,19 @@ type block struct {
 
 // read reads an answer to its end. Without a message_stop it was cut off.
 func read(body io.Reader, alive func(), emit func(model.Event) error) (*model.Answer, error) {
-	in := model.NewEvents(body, alive)
-	first, err := in.First()
+	in := model.NewEvents(Provider, body, alive)
+	whole, err := in.Begin()
 	switch {
-	case err == model.ErrEndless:
-		return nil, model.Endless(Provider)
 	case err != nil:
-		return nil, model.Lost(Provider, err)
-	case first == '<' || first == '{' || first == '[':
-		page, _ := in.Rest(model.MaxRefusalBytes)
-		return nil, model.Nonsense(Provider, "answered with a page instead of a stream", page)
+		return nil, err
+	case whole:
+		return nil, in.Page()
 	}
 	r := &reader{draft: model.NewDraft(Provider, emit), open: make(map[int64]*block)}
 	for !r.ended {
 		sent, err := in.Next()
-		switch {
-		case err == model.ErrEndless:
-			return nil, model.Endless(Provider)
-		case err == io.EOF && r.events == 0 && len(in.Stray()) > 0:
-			return nil, model.Nonsense(Provider, "answered with something else than a stream", in.Stray())
-		case err != nil:
-			return nil, model.Lost(Provider, err)
+		if err != nil {
+			return nil, err
 		}
 		if err := r.take(sent); err != nil {
 			return nil, err
@@ -81,7 +72,6 @@ func (r *reader) take(sent model.Sent) error {
 	default:
 		return model.Nonsense(Provider, "sent an event that makes no sense", sent.Data)
 	}
-	r.events++
 	switch e.Type {
 	case "error":
 		return failed(sent.Data)

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -102,31 +103,23 @@ type reader struct {
 
 // readChat reads an answer to its end.
 func readChat(name string, body io.Reader, alive func(), emit func(model.Event) error) (*model.Answer, error) {
-	in := model.NewEvents(body, alive)
+	in := model.NewEvents(name, body, alive)
 	r := &reader{name: name, draft: model.NewDraft(name, emit), calls: make(map[int]*model.Piece)}
-	first, err := in.First()
+	whole, err := in.Begin()
 	switch {
-	case err == model.ErrEndless:
-		return nil, model.Endless(name)
 	case err != nil:
-		return nil, model.Lost(name, err)
-	case first == '{':
+		return nil, err
+	case whole:
 		return r.whole(in)
-	case first == '<' || first == '[':
-		page, _ := in.Rest(model.MaxRefusalBytes)
-		return nil, model.Nonsense(name, "answered with a page instead of a stream", page)
 	}
 	return r.stream(in)
 }
 
 // whole reads the answer of a server that does not stream.
 func (r *reader) whole(in *model.Events) (*model.Answer, error) {
-	all, err := in.Rest(2 * model.MaxAnswerBytes)
-	switch {
-	case err == model.ErrEndless:
-		return nil, model.Endless(r.name)
-	case err != nil:
-		return nil, model.Lost(r.name, err)
+	all, err := in.Whole()
+	if err != nil {
+		return nil, err
 	}
 	if err := r.take(all); err != nil {
 		return nil, err
@@ -143,14 +136,10 @@ func (r *reader) stream(in *model.Events) (*model.Answer, error) {
 	for {
 		sent, err := in.Next()
 		switch {
-		case err == model.ErrEndless:
-			return nil, model.Endless(r.name)
-		case err == io.EOF && r.finish != "":
+		case errors.Is(err, io.EOF) && r.finish != "":
 			return r.answer(), nil
-		case err == io.EOF && len(in.Stray()) > 0:
-			return nil, model.Nonsense(r.name, "answered with something else than a stream", in.Stray())
 		case err != nil:
-			return nil, model.Lost(r.name, err)
+			return nil, err
 		}
 		data := bytes.TrimSpace(sent.Data)
 		if len(data) == 0 {
@@ -176,6 +165,11 @@ func (r *reader) stream(in *model.Events) (*model.Answer, error) {
 
 // take handles one chunk. Only the first choice counts: no other is requested.
 func (r *reader) take(data []byte) error {
+	if c, ok := usual(data); ok {
+		if done, err := r.usual(c); done {
+			return err
+		}
+	}
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {
 		return model.Nonsense(r.name, "sent an event that makes no sense", data)
@@ -211,6 +205,23 @@ func (r *reader) take(data []byte) error {
 		}
 	}
 	return nil
+}
+
+// usual handles a usual chunk; done is false when it is not one after all.
+func (r *reader) usual(c usualChunk) (done bool, err error) {
+	thought, ok1 := unquote(c.reasoning)
+	text, ok2 := unquote(c.content)
+	if !ok1 || !ok2 {
+		return false, nil
+	}
+	if len(c.model) > 0 && string(c.model) != r.model {
+		r.model = string(c.model)
+	}
+	r.chunks++
+	if err := r.addText(tidemark.BlockThinking, thought); err != nil {
+		return true, err
+	}
+	return true, r.addText(tidemark.BlockText, text)
 }
 
 func (r *reader) delta(d *delta) error {

@@ -66,29 +66,19 @@ type responsesReader struct {
 // readResponses reads an answer to its end. Without an event that completes it,
 // it was cut off.
 func readResponses(name string, body io.Reader, alive func(), emit func(model.Event) error) (*model.Answer, error) {
-	in := model.NewEvents(body, alive)
+	in := model.NewEvents(name, body, alive)
 	r := &responsesReader{name: name, draft: model.NewDraft(name, emit), open: make(map[int]*model.Piece)}
-	first, err := in.First()
+	whole, err := in.Begin()
 	switch {
-	case err == model.ErrEndless:
-		return nil, model.Endless(name)
 	case err != nil:
-		return nil, model.Lost(name, err)
-	case first == '{':
+		return nil, err
+	case whole:
 		return r.whole(in)
-	case first == '<' || first == '[':
-		page, _ := in.Rest(model.MaxRefusalBytes)
-		return nil, model.Nonsense(name, "answered with a page instead of a stream", page)
 	}
 	for r.end == nil {
 		sent, err := in.Next()
-		switch {
-		case err == model.ErrEndless:
-			return nil, model.Endless(name)
-		case err == io.EOF && len(in.Stray()) > 0:
-			return nil, model.Nonsense(name, "answered with something else than a stream", in.Stray())
-		case err != nil:
-			return nil, model.Lost(name, err)
+		if err != nil {
+			return nil, err
 		}
 		data := bytes.TrimSpace(sent.Data)
 		if len(data) == 0 || string(data) == "[DONE]" {
@@ -106,12 +96,9 @@ func readResponses(name string, body io.Reader, alive func(), emit func(model.Ev
 
 // whole reads the answer of a server that does not stream.
 func (r *responsesReader) whole(in *model.Events) (*model.Answer, error) {
-	all, err := in.Rest(2 * model.MaxAnswerBytes)
-	switch {
-	case err == model.ErrEndless:
-		return nil, model.Endless(r.name)
-	case err != nil:
-		return nil, model.Lost(r.name, err)
+	all, err := in.Whole()
+	if err != nil {
+		return nil, err
 	}
 	var one response
 	if json.Unmarshal(all, &one) != nil {

@@ -16,7 +16,8 @@ import (
 type Source interface {
 	// Touched yields the logs that may have grown since a time, with their
 	// lengths, in any order; all of them, when it is zero. A log whose lines
-	// were dated back must be among them until its Note is deleted.
+	// were dated back must be among them until its Note is deleted. ErrCorrupt: a
+	// log that cannot be told of, which does not keep it from telling of others.
 	Touched(ctx context.Context, since time.Time) iter.Seq2[Log, error]
 
 	// Words returns a function that says which words a line of a log has.
@@ -129,6 +130,9 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 		logs = ix.lengths(ctx, p.Only)
 	}
 	for log, err := range logs {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // nothing will make it readable
+		}
 		if err != nil {
 			return err
 		}
@@ -178,7 +182,7 @@ func (v *snapshot) touched(ctx context.Context, src Source) iter.Seq2[Log, error
 			if err == nil && log.Note.Version == 0 && slices.Contains(again, log.Key) {
 				continue
 			}
-			if !yield(log, err) || err != nil {
+			if !yield(log, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return
 			}
 		}

@@ -210,27 +210,26 @@ func (ix *Index) heal(ctx context.Context, err error) error {
 	return errLost
 }
 
-// Verify reads the whole index. A segment that cannot be read is taken out, and what
-// was wrong with it yielded to the caller; CatchUp makes it again.
-func (ix *Index) Verify(ctx context.Context, wrong func(error)) error {
+// Verify reads the whole index, and returns what is wrong with each segment that
+// cannot be read. It changes nothing; CatchUp makes what cannot be read again when it
+// meets it, and Reset all of it. ErrCorrupt: the family cannot be read.
+func (ix *Index) Verify(ctx context.Context) (wrong []error, err error) {
 	v, err := ix.look(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, s := range v.family.Segments {
 		err := ix.verify(ctx, s)
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			if _, gone := v.newer(ctx, err); gone == nil {
-				return ix.Verify(ctx, wrong)
+				return ix.Verify(ctx)
 			}
-			wrong(err)
-			err = ix.heal(ctx, &broken{s, err})
-		}
-		if err != nil && !conflict(err) {
-			return err
+			wrong = append(wrong, err)
+		} else if err != nil {
+			return wrong, err
 		}
 	}
-	return nil
+	return wrong, nil
 }
 
 // Reset empties the index, whatever is wrong with it.

@@ -2,9 +2,11 @@ package index
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/search/segment"
 )
 
@@ -96,7 +98,8 @@ func (s *snapshot) search(ctx context.Context, q *Query, yield func(Hit, error) 
 
 // Behind yields the lines that the index does not have. Who reads these first, and
 // asks the same View then, misses nothing that was committed before Look, and may
-// see a line twice that was indexed meanwhile.
+// see a line twice that was indexed meanwhile. ErrCorrupt: a log of the source, or the
+// index itself, is damaged; it goes on behind that.
 func (v *View) Behind(ctx context.Context, src Source) iter.Seq2[Lines, error] {
 	return func(yield func(Lines, error) bool) {
 		for log, err := range v.now().touched(ctx, src) {
@@ -105,8 +108,10 @@ func (v *View) Behind(ctx context.Context, src Source) iter.Seq2[Lines, error] {
 				spans, err = v.missing(ctx, log)
 			}
 			if err != nil {
-				yield(Lines{}, err)
-				return
+				if !yield(Lines{}, err) || !errors.Is(err, tidemark.ErrCorrupt) {
+					return
+				}
+				continue
 			}
 			for _, s := range spans {
 				if !yield(Lines{log.Key, s.From, s.To}, nil) {

@@ -445,3 +445,74 @@ func TestACookieCountsOnlyForOurOwnPages(t *testing.T) {
 		t.Errorf("a cookie that ended: %v", err)
 	}
 }
+
+func TestRulesSayWhoBelongsWhere(t *testing.T) {
+	h := newHouse(t)
+	for _, name := range []string{"legal", "research", "rest"} {
+		if _, err := h.users.CreateTenant(t.Context(), tenant.Tenant{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	auth, err := OIDC(t.Context(), OIDCOptions{Issuer: h.issuer.URL, Audience: authtest.OurAudience, Users: h.users, Role: request.Writer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(rules ...tenant.Rule) {
+		t.Helper()
+		if _, err := h.users.ChangeRules(t.Context(), h.issuer.URL, func([]tenant.Rule) ([]tenant.Rule, error) { return rules, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	come := func(said authtest.Claims) (request.Caller, error) {
+		return auth.Authenticate(authtest.Bringing("Bearer " + h.rsa.Token(h.issuer.Claims(said))))
+	}
+	id := func(name string) string { return tidemark.TenantOf(name, "").Tenant }
+	law := tenant.Rule{Claim: "department", Value: "legal", Tenant: "legal"}
+	lab := tenant.Rule{Claim: "groups", Value: "lab", Tenant: "research", Role: tenant.RoleAdmin, Workspaces: []string{"bench", "attic"}}
+	set(law, lab)
+	for _, c := range []struct {
+		said authtest.Claims
+		want string // "": nowhere
+	}{
+		{authtest.Claims{"department": "legal"}, "legal"},
+		{authtest.Claims{"department": "legal", "groups": []string{"lab"}}, "legal"}, // the first that fits
+		{authtest.Claims{"groups": []string{"x", "lab"}}, "research"},
+		{authtest.Claims{"department": "Legal"}, ""},
+		{authtest.Claims{"department": []int{1}}, ""},
+		{authtest.Claims{"department": "sales"}, ""}, // also not in the tenant that is bound to the issuer
+		{authtest.Claims{}, ""},
+	} {
+		got, err := come(c.said)
+		if c.want == "" && !errors.Is(err, tidemark.ErrDenied) || c.want != "" && (err != nil || got.Tenant != id(c.want)) {
+			t.Errorf("%v: %+v, %v; want %q", c.said, got, err, c.want)
+		}
+	}
+	got, err := come(authtest.Claims{"groups": []string{"lab"}})
+	if err != nil || got.Role != request.Admin || len(got.Workspaces) != 2 {
+		t.Errorf("the rule gives a role and workspaces: %+v, %v", got, err)
+	}
+	// Changes count at once, in both directions.
+	lab.Role, lab.Workspaces = tenant.RoleReader, []string{"bench"}
+	set(lab, tenant.Rule{Claim: "department", Value: tenant.AnyValue, Tenant: "rest"})
+	if got, err = come(authtest.Claims{"groups": []string{"lab"}}); err != nil || got.Role != request.Reader || len(got.Workspaces) != 1 {
+		t.Errorf("after the change: %+v, %v", got, err)
+	}
+	if got, err = come(authtest.Claims{"department": "sales"}); err != nil || got.Tenant != id("rest") {
+		t.Errorf("any value: %+v, %v", got, err)
+	}
+	for name, rules := range map[string][]tenant.Rule{
+		"an unknown tenant":        {{Claim: "a", Value: "b", Tenant: "nowhere"}},
+		"a rule that is twice":     {law, law},
+		"an unknown role":          {{Claim: "a", Value: "b", Tenant: "legal", Role: "king"}},
+		"a value of no claim":      {{Value: "b", Tenant: "legal"}},
+		"a claim without a value":  {{Claim: "b", Tenant: "legal"}},
+		"the name of no workspace": {{Tenant: "legal", Workspaces: []string{"No such"}}},
+	} {
+		if _, err := h.users.ChangeRules(t.Context(), h.issuer.URL, func([]tenant.Rule) ([]tenant.Rule, error) { return rules, nil }); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if kept, err := h.users.Rules(t.Context(), h.issuer.URL); err != nil || len(kept) != 2 {
+		t.Errorf("refused rules changed those that are kept: %v, %v", kept, err)
+	}
+}

@@ -305,7 +305,10 @@ func (a *OIDCAuthenticator) caller(ctx context.Context, c claims) (request.Calle
 	if a.o.Users == nil {
 		return request.Caller{}, errors.New("oidc: no store of users was set")
 	}
-	in, err := a.o.Users.TenantOfIssuer(ctx, iss, foreign)
+	in, rule, err := a.o.Users.Belonging(ctx, iss, foreign, func(claim string) []string {
+		values, _ := c.texts(claim)
+		return values
+	})
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return request.Caller{}, refuse("unknown tenant")
 	}
@@ -315,7 +318,11 @@ func (a *OIDCAuthenticator) caller(ctx context.Context, c claims) (request.Calle
 	if in.State != tenant.Active {
 		return request.Caller{}, &Refusal{Why: "suspended tenant", Tenant: in.ID, User: tenant.UserID(in.Name, iss, subject)}
 	}
-	u, _, err := a.o.Users.UpsertUser(ctx, tenant.Claims{Tenant: in, Issuer: iss, Subject: subject, Role: string(role), Decides: a.o.RoleClaim != "",
+	if rule.Role != "" {
+		role = request.Role(rule.Role)
+	}
+	u, _, err := a.o.Users.UpsertUser(ctx, tenant.Claims{Tenant: in, Issuer: iss, Subject: subject, Role: string(role), Decides: a.o.RoleClaim != "" || rule.Role != "",
+		Workspaces: rule.WorkspacesOf(in), Places: len(rule.Workspaces) > 0,
 		Name: c.any("name", "preferred_username", "email"), Email: c.any("email", "preferred_username")})
 	switch {
 	case errors.Is(err, tidemark.ErrInvalid):

@@ -83,6 +83,15 @@ func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (request.Call
 		why.Why = "suspended user"
 		return request.Caller{}, why
 	}
+	// A cookie does not have the claims that a rule is about.
+	changed, err := users.RulesChanged(ctx, u.Issuer)
+	if err != nil {
+		return request.Caller{}, err
+	}
+	if !who.Until.Add(-userCookieLife).After(changed) {
+		why.Why = "signed in before the rules changed"
+		return request.Caller{}, why
+	}
 	name := u.Name
 	if name == "" {
 		name = u.ID

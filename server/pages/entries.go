@@ -29,6 +29,10 @@ const (
 	// its images; the rest is a click away.
 	entryBytes = 64 << 10
 	entryImage = 1 << 20
+	// resultBytes is how much of what tools said is shown, which is folded, and
+	// quietBytes how much of what nobody said.
+	resultBytes = 16 << 10
+	quietBytes  = 4 << 10
 	// entryBlocks bounds the blocks of one entry.
 	entryBlocks = 200
 )
@@ -55,9 +59,11 @@ func (s *Site) part(ctx context.Context, l *looking, beside *bool) (web.PartView
 	switch {
 	case l.before > 0:
 		err = add(l.upTo(ctx))
+	case l.later > 0:
+		err = add(l.after(ctx, l.later, partEntries, beside))
 	case l.at > 0:
 		if err = add(l.log.Tail(ctx, l.at, partEntries/2)); err == nil {
-			err = add(l.after(ctx, partEntries/2, beside))
+			err = add(l.after(ctx, l.at, partEntries/2, beside))
 		}
 	case l.tip > 0:
 		err = add(l.log.Tail(ctx, l.tip, partEntries))
@@ -74,7 +80,7 @@ func (s *Site) part(ctx context.Context, l *looking, beside *bool) (web.PartView
 		p.Entries, p.Drafts = p.Entries[:i:i], p.Entries[i:]
 	}
 	l.links(&p)
-	return p, nil
+	return p, l.arrange(ctx, t, &p)
 }
 
 // upTo yields what came before an entry. If that entry cannot be read, its
@@ -101,29 +107,33 @@ func (l *looking) links(p *web.PartView) {
 		return
 	}
 	first, last := p.Entries[0], p.Entries[n-1]
-	if first.Seq > 1 && (first.Entry.Parent > 0 || first.Damage != "") {
+	if first.Seq > 1 && (first.Entry.Parent > 0 || first.Damage != "") && l.later == 0 {
 		p.Older = l.path("before", first.Seq)
-		p.OlderPart = strings.Replace(p.Older, l.v.Name(), l.v.Name()+"/part", 1)
+		p.OlderPart = partPath(p.Older, l.v.Name())
 	}
-	if l.at == 0 && l.before == 0 {
+	if l.at == 0 && l.before == 0 && l.later == 0 {
 		return
 	}
 	p.ToEnd = l.path("at", 0)
-	if l.before > 0 || last.Seq > l.at && n > partEntries/2 {
+	if l.before > 0 || l.later > 0 && n == partEntries || l.at > 0 && last.Seq > l.at && n > partEntries/2 {
 		p.Newer = l.path("at", last.Seq)
+		p.NewerPart = partPath(l.path("later", last.Seq), l.v.Name())
 	}
 }
 
-// after yields what follows the requested entry on the shown branch. For an
-// entry beside that branch it yields nothing, and sets beside.
-func (l *looking) after(ctx context.Context, n int, beside *bool) iter.Seq2[tidemark.Entry, error] {
+// partPath is the address of only a part of a page.
+func partPath(page, session string) string { return strings.Replace(page, session, session+"/part", 1) }
+
+// after yields what follows an entry on the shown branch. For an entry beside
+// that branch it yields nothing, and sets beside.
+func (l *looking) after(ctx context.Context, seq int64, n int, beside *bool) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		left, follows := n, false
-		for e, err := range l.log.PathRange(ctx, l.tip, l.at, 0) {
-			if err == nil && !follows && e.Seq != l.at && e.Parent != l.at {
+		for e, err := range l.log.PathRange(ctx, l.tip, seq, 0) {
+			if err == nil && !follows && e.Seq != seq && e.Parent != seq {
 				break
 			}
-			if follows = true; e.Seq == l.at {
+			if follows = true; e.Seq == seq {
 				continue
 			}
 			if !yield(e, err) {
@@ -139,24 +149,28 @@ func (l *looking) after(ctx context.Context, n int, beside *bool) iter.Seq2[tide
 
 // entryView is an entry as it is shown, cut when it is long.
 func (l *looking) entryView(t *render.Transcript, e tidemark.Entry, damage error) web.EntryView {
-	v := web.EntryView{Session: l.v.Name(), Worker: l.worker, Seq: e.Seq, Mine: l.mine}
-	v.Entry, v.Bytes = cutEntry(e)
+	v := web.EntryView{Session: l.v.Name(), Worker: l.worker, Seq: e.Seq, Mine: l.mine, Label: render.CleanLine(t.Labels[e.Seq])}
+	limit := entryBytes
+	if e.Role == tidemark.Tool {
+		limit = resultBytes
+	}
+	v.Entry, v.Bytes = cutEntry(e, limit)
 	if damage != nil {
 		v.Damage = render.CleanLine(damage.Error())
+		var html bytes.Buffer
+		// The only error is the damage, which is written in its place.
+		_ = t.Entries(&html, func(yield func(tidemark.Entry, error) bool) { yield(v.Entry, damage) })
+		v.HTML = template.HTML(html.String())
 	}
-	var html bytes.Buffer
-	// The only error is the damage, which is written in its place.
-	_ = t.Entries(&html, func(yield func(tidemark.Entry, error) bool) { yield(v.Entry, damage) })
-	v.HTML = template.HTML(html.String())
 	return v
 }
 
 // cutEntry returns as much of an entry as a page shows, and the size of the
 // whole if that is less.
-func cutEntry(e tidemark.Entry) (tidemark.Entry, int) {
-	c := cutting{text: entryBytes, image: entryImage, blocks: entryBlocks}
+func cutEntry(e tidemark.Entry, limit int) (tidemark.Entry, int) {
+	c := cutting{text: limit, image: entryImage, blocks: entryBlocks}
 	size := routes.SizeOf(e.Blocks)
-	if size <= entryBytes && len(e.Blocks) <= entryBlocks {
+	if size <= limit && len(e.Blocks) <= entryBlocks {
 		return e, 0
 	}
 	e.Blocks = c.all(e.Blocks)
@@ -226,6 +240,9 @@ func (s *Site) sessionPart(w http.ResponseWriter, r *http.Request) {
 		}
 		var beside bool
 		p, err := s.part(r.Context(), l, &beside)
+		if l.before > 0 {
+			p.NewerPart = "" // what is newer is on the page that gets it
+		}
 		return "part", p, err
 	})
 }
@@ -248,8 +265,9 @@ func (s *Site) fragment(w http.ResponseWriter, r *http.Request, gather func() (n
 	answerBody(w, r, http.StatusOK, "text/html; charset=utf-8", body.Bytes())
 }
 
-// rawEntry answers with one complete entry as it is kept. It is saved and
-// not shown: a browser need not lay out what a page would not.
+// rawEntry answers with one complete entry as it is kept, or with as=md as
+// Markdown, to copy. It is saved and not shown: a browser need not lay out what a
+// page would not.
 func (s *Site) rawEntry(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	if !request.CallerOf(ctx).Role.May(request.Reader) {
@@ -272,6 +290,15 @@ func (s *Site) rawEntry(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h := w.Header()
+	if r.URL.Query().Get("as") == "md" {
+		var body bytes.Buffer
+		if err := new(render.Transcript).Markdown(&body, e); err != nil {
+			s.Trouble(w, r, err)
+			return
+		}
+		answerBody(w, r, http.StatusOK, "text/plain; charset=utf-8", body.Bytes())
+		return
+	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Disposition", `attachment; filename="entry-`+strconv.FormatInt(seq, 10)+`.json"`)
 	routes.Cut(ctx, json.NewEncoder(w).Encode(e))

@@ -48,8 +48,13 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 	}
 	frame := s.frame(r, "session")
 	s.api.Stream(w, r, func(ctx context.Context, send func(routes.Event) error) error {
+		a := &arranger{l: l}
+		if after > 0 {
+			// Without it, a turn under way is told from here on.
+			a.turn, _ = l.turnUpTo(ctx, after)
+		}
 		return s.api.Follow(ctx, &routes.Following{Store: l.st, View: l.log, Worker: l.worker, After: after, Send: func(e routes.Event) error {
-			shown, err := l.shown(ctx, frame, e)
+			shown, err := a.shown(ctx, frame, e)
 			if err != nil {
 				return err
 			}
@@ -59,16 +64,18 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 }
 
 // shown is an event in the form for the page.
-func (l *looking) shown(ctx context.Context, frame web.Frame, e routes.Event) (routes.Event, error) {
-	name, part, data := "entry", "entry", any(nil)
+func (a *arranger) shown(ctx context.Context, frame web.Frame, e routes.Event) (routes.Event, error) {
+	name, part, data := "entry", "live", any(nil)
 	switch d := e.Data.(type) {
 	case api.LogEntry:
 		var damage error
 		if d.Damage != "" {
 			damage = &tidemark.Damage{Seq: d.Seq, What: d.Damage}
 		}
-		labels, _ := l.labels(ctx) // without labels the entry is still shown
-		data = l.entryView(&render.Transcript{Labels: labels}, d.Entry, damage)
+		labels, _ := a.l.labels(ctx) // without labels the entry is still shown
+		a.t, a.items = &render.Transcript{Labels: labels}, nil
+		a.add(a.l.entryView(a.t, d.Entry, damage))
+		data = a.items
 	default:
 		name, part = "gone", "gone"
 	}

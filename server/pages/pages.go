@@ -90,6 +90,7 @@ func (s *Site) pageRoutes() {
 		}
 		http.Redirect(w, r, "/signin", http.StatusSeeOther)
 	})
+	s.palettePages()
 	s.sessionPages()
 	s.fleetPages()
 	s.usagePages()
@@ -158,7 +159,7 @@ func (s *Site) frame(r *http.Request, page string) web.Frame {
 		path += "?" + r.URL.Query().Encode()
 	}
 	return web.Frame{Page: page, User: c.Name, Tenant: c.Tenant, Role: string(c.Role), Path: path, Query: r.URL.Query().Get("q"),
-		Now: s.o.Now(), Notice: noticeOf(r), Version: s.o.Version}
+		Now: s.o.Now(), Notice: noticeOf(r), Theme: themeOf(r), Version: s.o.Version}
 }
 
 type asJSONKey struct{}

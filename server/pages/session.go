@@ -36,6 +36,7 @@ type looking struct {
 	tip    int64  // and its entry, 0 for the head
 	at     int64  // the requested entry
 	before int64  // entries before this one were requested
+	later  int64  // entries after this one were requested
 	find   string
 	mine   bool
 }
@@ -63,10 +64,14 @@ func (s *Site) look(r *http.Request) (*looking, error) {
 			return nil, err
 		}
 	}
-	if before := q.Get("before"); before != "" {
-		l.before, err = strconv.ParseInt(before, 10, 64)
-		if err != nil || l.before < 1 {
-			return nil, tidemark.Invalidf("before %.20q: want the number of an entry", before)
+	if err := l.jump(ctx, q); err != nil {
+		return nil, err
+	}
+	for name, seq := range map[string]*int64{"before": &l.before, "later": &l.later} {
+		if value := q.Get(name); value != "" {
+			if *seq, err = strconv.ParseInt(value, 10, 64); err != nil || *seq < 1 {
+				return nil, tidemark.Invalidf("%s %.20q: want the number of an entry", name, value)
+			}
 		}
 	}
 	l.mine = v.Owner == ""
@@ -74,7 +79,7 @@ func (s *Site) look(r *http.Request) (*looking, error) {
 }
 
 // atEnd reports whether the newest entry is shown, where more may come.
-func (l *looking) atEnd() bool { return l.node == "" && l.at == 0 && l.before == 0 }
+func (l *looking) atEnd() bool { return l.node == "" && l.at == 0 && l.before == 0 && l.later == 0 }
 
 // path is the address of the page with what it shows, except for the position.
 func (l *looking) path(name string, value int64) string {
@@ -111,6 +116,9 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 		if i.Tool != "" {
 			v.Growing = l.path("at", 0)
 		}
+	}
+	if v.From = max(l.at, 1); l.at == 0 && len(v.Part.Entries) > 0 {
+		v.From = v.Part.Entries[0].Seq
 	}
 	for _, gather := range []func(context.Context, *looking, *web.SessionView) error{s.gatherEnd, gatherKin, s.gatherTree, gatherKept, s.gatherFound, gatherShare} {
 		err := gather(ctx, l, &v)
@@ -175,7 +183,7 @@ func gatherKin(ctx context.Context, l *looking, v *web.SessionView) error {
 
 // gatherTree draws the tree, if that is fast.
 func (s *Site) gatherTree(ctx context.Context, l *looking, v *web.SessionView) error {
-	if l.worker != "" || l.v.Nodes < 2 {
+	if l.worker != "" || l.v.Nodes < 1 {
 		return nil
 	}
 	if v.TreeLater = l.v.Entries > treeAtOnce; v.TreeLater {
@@ -195,12 +203,15 @@ func (l *looking) tree(ctx context.Context, all bool) (*web.TreeView, error) {
 	drawn := make([]web.TreeNode, len(nodes))
 	shown := int64(-1)
 	for i, n := range nodes {
-		drawn[i] = web.TreeNode{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: render.CleanLine(n.Label), Current: n.Current}
+		drawn[i] = web.TreeNode{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: render.CleanLine(n.Label), Current: n.Current,
+			First: n.First, At: n.At, Text: render.CleanLine(n.Text)}
 		if l.tip > 0 && n.First <= l.tip && l.tip <= n.Last {
 			shown = n.Number
 		}
 	}
-	return web.DrawTree(drawn, shown, all), nil
+	t := web.DrawTree(drawn, shown, all)
+	t.Asked = render.CleanLine(l.node)
+	return t, nil
 }
 
 // treePage is only the picture of the branches.

@@ -292,7 +292,7 @@ func (s *Site) actRelease(r *http.Request) (string, string, error) {
 }
 
 func (s *Site) fillIndex(ctx context.Context, st *store.Store, o *web.StoreOverview) error {
-	n, err := st.Unindexed(ctx)
+	n, err := st.Unindexed(ctx, 0)
 	o.Reindex = taskView(s.task(TaskName(request.CallerOf(ctx).Principal, "reindex")))
 	switch {
 	case errors.Is(err, tidemark.ErrUnsupported):
@@ -315,7 +315,7 @@ func (s *Site) actReindex(r *http.Request) (string, string, error) {
 	if err != nil {
 		return "", "", err
 	}
-	if _, err := st.Unindexed(ctx); err != nil {
+	if _, err := st.Unindexed(ctx, 1); err != nil {
 		return "", "", err
 	}
 	again := cmp.Or(r.FormValue("how"), "behind") == "all"

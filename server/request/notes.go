@@ -16,14 +16,40 @@ import (
 type Notes struct {
 	mu     sync.Mutex
 	id     string
+	route  string
 	caller Caller
 	attrs  []slog.Attr
 }
 
 type notesKey struct{}
 
-// NewNotes returns the notes of a request, with its id.
-func NewNotes(r *http.Request) *Notes { return &Notes{id: newRequestID(r)} }
+// NewNotes returns the notes of a request, with its id and the route that answers
+// it, "" if there is none. Looking for a route is dear, and several ask.
+func NewNotes(r *http.Request, routes *http.ServeMux) *Notes {
+	n := &Notes{id: newRequestID(r)}
+	_, n.route = routes.Handler(r)
+	return n
+}
+
+// Route returns the route of the request that ctx belongs to, of the calls of
+// programs.
+func Route(ctx context.Context) string {
+	if n, ok := ctx.Value(notesKey{}).(*Notes); ok {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.route
+	}
+	return ""
+}
+
+// NoteRoute records that another route answers the request of ctx.
+func NoteRoute(ctx context.Context, route string) {
+	if n, ok := ctx.Value(notesKey{}).(*Notes); ok {
+		n.mu.Lock()
+		n.route = route
+		n.mu.Unlock()
+	}
+}
 
 // WithNotes returns the context of the request that n is about.
 func WithNotes(ctx context.Context, n *Notes) context.Context {

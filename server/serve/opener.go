@@ -114,7 +114,8 @@ func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store,
 	}
 	how := t.options(open.Write)
 	how.Plain = false
-	b := tidemark.Backend(t.db.For(p))
+	inner := tidemark.Backend(t.db.For(p))
+	b := inner
 	sealed, err := seal.IsSealed(ctx, b)
 	if err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store,
 			return nil, hint.With(err, "this store was encrypted by its user: only tidemark --store https://… with the key can read it")
 		}
 	}
-	o, err := open.Rules(b, how)
+	o, err := open.Rules(b, inner, how)
 	if err != nil {
 		return nil, err
 	}

@@ -244,14 +244,17 @@ func (s *Stores) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 
 // Audited makes sure that every call that changes something has a line, and every
 // refusal of a known caller. A change carries its line; the rest is recorded
-// here. routes names the calls.
+// here. routes names the calls; nil: they have the route of the request.
 func (s *Stores) Audited(routes *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, ok := w.(*request.Recorder)
 		if !ok {
 			out = &request.Recorder{ResponseWriter: w}
 		}
-		_, route := routes.Handler(r)
+		route := request.Route(r.Context())
+		if routes != nil {
+			_, route = routes.Handler(r)
+		}
 		action := route
 		if route == "" {
 			action = r.Method

@@ -129,7 +129,7 @@ func (q *backendCall) run(open func(*http.Request) (tidemark.Backend, error)) (e
 		q.w.Header().Set(api.OwnerHeader, owner)
 	}
 	if q.call.serve == nil {
-		return q.answer(api.About{Service: api.Service, Format: api.BackendFormat, MaxRequestBytes: api.MaxRequestBytes})
+		return q.answer(api.About{Service: api.Service, Format: api.BackendFormat, MaxRequestBytes: api.MaxRequestBytes, Searches: searches(q.be)})
 	}
 	if err := q.body(); err != nil {
 		return err
@@ -372,6 +372,16 @@ func poll(ctx context.Context, be tidemark.Backend, k api.KeyQuestion) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// searches reports whether a Backend has an index of words. A Fence has the methods
+// in any case.
+func searches(b tidemark.Backend) bool {
+	if f, ok := b.(Fence); ok {
+		b = f.Backend
+	}
+	_, err := tidemark.Ability[tidemark.Searcher](b)
+	return err == nil
 }
 
 func (q *backendCall) searcher() (tidemark.Searcher, error) {

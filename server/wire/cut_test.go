@@ -98,7 +98,7 @@ func backendWords(e tidemark.Entry) []string { return strings.Fields(strings.ToL
 func TestCutConnectionsLoseAndDoubleNothing(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			kept := memory.New()
+			kept := memory.NewSearcher()
 			line := backendCut(t, backendServed(t, kept), seed, 24000)
 			far := backendOpened(t, line.url())
 			s := store.New(far, &store.Options{Words: backendWords})
@@ -144,7 +144,7 @@ func backendTexts(t *testing.T, s *store.Store, id tidemark.SessionID) (texts []
 }
 
 // backendSameReading compares every way of reading two Backends.
-func backendSameReading(t *testing.T, kept *memory.Backend, far tidemark.Backend, log tidemark.Key) {
+func backendSameReading(t *testing.T, kept *memory.Searcher, far tidemark.Backend, log tidemark.Key) {
 	t.Helper()
 	ctx := t.Context()
 	for i := range 40 {
@@ -243,7 +243,7 @@ func TestALostAnswerIsAskedForAgain(t *testing.T) {
 	} {
 		for servers, want := range map[int]error{1: c.one, 2: c.two} {
 			t.Run(fmt.Sprintf("%s with %d", c.name, servers), func(t *testing.T) {
-				kept := memory.New()
+				kept := memory.NewSearcher()
 				backendKeep(t, kept, tidemark.Batch{Puts: []tidemark.Record{backendtest.NewRecord(old, 1, `{}`)}})
 				s := backendDeaf(t, kept, servers, func() {
 					if len(c.between.Puts) > 0 {

@@ -22,7 +22,7 @@ import (
 // backendSpy sees what a server sees: every request, and every batch, word and
 // question as it is understood.
 type backendSpy struct {
-	*memory.Backend
+	*memory.Searcher
 	mu   sync.Mutex
 	seen bytes.Buffer
 }
@@ -42,19 +42,19 @@ func (s *backendSpy) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Rec
 			s.note("%s %s %s %s", a.Log, l.Kind, l.Key, l.Body)
 		}
 	}
-	return s.Backend.Commit(ctx, b)
+	return s.Searcher.Commit(ctx, b)
 }
 
 func (s *backendSpy) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 	for _, l := range lines {
 		s.note("%s %q", l.Log, l.Words)
 	}
-	return s.Backend.Index(ctx, lines...)
+	return s.Searcher.Index(ctx, lines...)
 }
 
 func (s *backendSpy) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	s.note("%q", a)
-	return s.Backend.Search(ctx, a)
+	return s.Searcher.Search(ctx, a)
 }
 
 func (s *backendSpy) served(t *testing.T) *httptest.Server {
@@ -129,7 +129,7 @@ func backendTalk(t *testing.T, be tidemark.Backend) {
 }
 
 func TestAStoreWorksOverTheWire(t *testing.T) {
-	spy := &backendSpy{Backend: memory.New()}
+	spy := &backendSpy{Searcher: memory.NewSearcher()}
 	backendTalk(t, backendOpened(t, spy.served(t).URL))
 	if !strings.Contains(spy.seen.String(), "kanarienvogel sings") {
 		t.Error("the spy is blind")
@@ -137,7 +137,7 @@ func TestAStoreWorksOverTheWire(t *testing.T) {
 }
 
 func TestTheServerOfASealedStoreSeesNoWord(t *testing.T) {
-	spy := &backendSpy{Backend: memory.New()}
+	spy := &backendSpy{Searcher: memory.NewSearcher()}
 	url := spy.served(t).URL
 	be := backendSealed(t, func() tidemark.Backend { return backendOpened(t, url) })()
 	if _, ok := be.(*seal.Backend); !ok {
@@ -229,5 +229,69 @@ func TestSharingGoesOverTheWire(t *testing.T) {
 	}
 	if got, owner, err := b.Shared(t.Context(), id); got != want || owner != "ada" || err != nil {
 		t.Errorf("Shared = %v, %s, %v", got, owner, err)
+	}
+}
+
+// Where a server has no index of words, its clients keep one in its records and logs,
+// and a purge takes the words out there.
+func TestClientsKeepTheIndexOfAServerThatHasNone(t *testing.T) {
+	kept := memory.New()
+	far := backendOpened(t, backendServed(t, kept).URL)
+	if far.Searches() {
+		t.Error("a server without an index says that it has one")
+	}
+	if !backendOpened(t, backendServed(t, memory.NewSearcher()).URL).Searches() {
+		t.Error("a server with an index of words does not say so")
+	}
+	who := store.Self("test")
+	places := func(e tidemark.Entry, yield func([]byte, int)) bool {
+		for i, word := range backendWords(e) {
+			yield([]byte(word), i)
+		}
+		return true
+	}
+	s, near := store.New(far, &store.Options{Places: places}), store.New(kept.Again(), &store.Options{Places: places})
+	w := s.Create(tidemark.Session{Title: "far"}, who)
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "moonrise"), tidemark.Say(tidemark.User, "sunset")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.CatchUp(t.Context(), nil); n == 0 || err != nil {
+		t.Fatalf("CatchUp = %d, %v", n, err)
+	}
+	blocks := func() string {
+		var all strings.Builder
+		for r, err := range kept.List(t.Context(), tidemark.Query{Kind: tidemark.KindSegment}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for l, err := range kept.Lines(t.Context(), r.Key) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all.Write(l.Body)
+			}
+		}
+		return all.String()
+	}
+	if !strings.Contains(blocks(), "moonrise") {
+		t.Fatal("the index is not in the server's store")
+	}
+	q := store.Question{All: [][]tidemark.Term{{{Word: "moonrise"}}}, Match: func(e tidemark.Entry) bool { return slices.Contains(backendWords(e), "moonrise") }}
+	for _, store := range []*store.Store{s, near} {
+		if a, err := store.Search(t.Context(), q); err != nil || a.Scanned || a.Waiting > 0 || len(a.Found) != 1 {
+			t.Errorf("found %d, scanned %v, waiting %d, %v", len(a.Found), a.Scanned, a.Waiting, err)
+		}
+	}
+	if err := s.Trash(t.Context(), w.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), w.ID(), who); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(blocks(), "moonrise") {
+		t.Error("a purge by a client leaves the words in the index of the server")
 	}
 }

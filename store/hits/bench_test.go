@@ -46,8 +46,8 @@ func (l *library) phrase(i int) string {
 	return `"` + strings.Join(words[10:13], " ") + `"`
 }
 
-// BenchmarkSearch asks stores with an index of the Backend and with one of their own,
-// in one run, so that their times can be compared.
+// BenchmarkSearch asks stores of several kinds, in one run, so that their times can be
+// compared.
 func BenchmarkSearch(b *testing.B) {
 	const entries = 20_000
 	questions := []struct {
@@ -63,32 +63,23 @@ func BenchmarkSearch(b *testing.B) {
 	}
 	for _, name := range []string{"sqlite", "files"} {
 		for _, sealed := range []bool{false, true} {
-			for _, own := range []bool{false, true} {
-				if name == "files" && !own {
-					continue // it has none
-				}
-				title := fmt.Sprintf("%s sealed=%v own=%v", name, sealed, own)
-				l := newLibrary()
-				s := l.fill(b, name, sealed, own, entries)
-				for _, q := range questions {
-					b.Run(q.name+"/"+title, func(b *testing.B) {
-						for i := 0; b.Loop(); i++ {
-							ask(b, s, q.ask(l, i))
-						}
-					})
-				}
+			title := fmt.Sprintf("%s sealed=%v", name, sealed)
+			l := newLibrary()
+			s := l.fill(b, name, sealed, entries)
+			for _, q := range questions {
+				b.Run(q.name+"/"+title, func(b *testing.B) {
+					for i := 0; b.Loop(); i++ {
+						ask(b, s, q.ask(l, i))
+					}
+				})
 			}
 		}
 	}
 }
 
-func (l *library) fill(b *testing.B, name string, sealed, own bool, entries int) *store.Store {
+func (l *library) fill(b *testing.B, name string, sealed bool, entries int) *store.Store {
 	b.Helper()
-	o := &store.Options{Words: search.EntryWords}
-	if own {
-		o.Places = search.EachWord
-	}
-	s := store.New(made(b, backends[name], sealed), o)
+	s := store.New(made(b, backends[name], sealed), &store.Options{Places: search.EachWord})
 	for range entries / 500 {
 		w := s.Create(tidemark.Session{Title: "a session"}, store.Self("bench"))
 		var all []tidemark.Entry
@@ -102,7 +93,7 @@ func (l *library) fill(b *testing.B, name string, sealed, own bool, entries int)
 			b.Fatal(err)
 		}
 	}
-	b.Run(fmt.Sprintf("indexing/%s sealed=%v own=%v", name, sealed, own), func(b *testing.B) {
+	b.Run(fmt.Sprintf("indexing/%s sealed=%v", name, sealed), func(b *testing.B) {
 		for b.Loop() {
 			if _, err := s.Reindex(b.Context(), nil); err != nil {
 				b.Fatal(err)

@@ -35,6 +35,7 @@ type unindexable struct{ tidemark.Backend }
 // backends are the ways to keep a store.
 var backends = map[string]func(t testing.TB) (tidemark.Backend, error){
 	"memory":           func(testing.TB) (tidemark.Backend, error) { return memory.New(), nil },
+	"searcher":         func(testing.TB) (tidemark.Backend, error) { return memory.NewSearcher(), nil },
 	"without an index": func(testing.TB) (tidemark.Backend, error) { return unindexable{memory.New()}, nil },
 	"sqlite": func(t testing.TB) (tidemark.Backend, error) {
 		return sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tidemark.db"), &sqlite.Options{Create: true})
@@ -92,14 +93,11 @@ func eachStore(t *testing.T, test func(*testing.T, tidemark.Backend)) {
 				if name == "postgres" && testing.Short() {
 					t.Skip("make quick leaves out what needs PostgreSQL")
 				}
-				test(t, made(t, open, sealed))
-			})
-			if name == "postgres" || name == "without an index" {
-				continue
-			}
-			t.Run(title+", an index of its own", func(t *testing.T) {
 				b := made(t, open, sealed)
-				test(t, ownIndex{b})
+				if name == "memory" || name == "sqlite" || name == "files" {
+					b = ownIndex{b}
+				}
+				test(t, b)
 			})
 		}
 	}

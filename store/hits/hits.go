@@ -78,6 +78,7 @@ type Answer struct {
 	Stopped  bool
 	Until    time.Time
 	Behind   int64
+	Waiting  int64
 	LeftOut  store.Count
 	Facets   []store.Facet
 	Damage   error
@@ -87,7 +88,7 @@ type Answer struct {
 func Search(ctx context.Context, s *store.Store, query search.Query, q store.Question, width int) (Answer, error) {
 	found, err := s.Search(ctx, q.About(query))
 	a := Answer{Hits: make([]Hit, 0, len(found.Found)), Next: found.Next, Cut: found.Cut(), Stopped: found.Stopped, Until: found.Until,
-		Behind: found.Behind, LeftOut: found.LeftOut, Facets: found.Facets, Damage: found.Damage}
+		Behind: found.Behind, Waiting: found.Waiting, LeftOut: found.LeftOut, Facets: found.Facets, Damage: found.Damage}
 	for _, f := range found.Found {
 		a.Hits = append(a.Hits, Of(query, f, width))
 	}

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -55,6 +56,7 @@ type Plan struct {
 	// rewind of these cannot be undone.
 	Unkept []Left
 
+	beside map[string]string // a file that was changed since, for each folder
 	root   string
 	folder *durable.Workspace
 	view   *store.View
@@ -116,9 +118,11 @@ func (p *Plan) look(ctx context.Context) error {
 			}
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(files)) {
-		if err := p.add(ctx, path, *files[path]); err != nil {
-			left[Left{path, reason(err)}] = true
+	p.beside = make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		p.beside[path.Dir(name)] = name
+		if err := p.add(ctx, name, *files[name]); err != nil {
+			left[Left{name, reason(err)}] = true
 		}
 	}
 	p.Left = slices.SortedFunc(maps.Keys(left), func(a, b Left) int { return strings.Compare(a.Path+a.Why, b.Path+b.Why) })
@@ -254,6 +258,7 @@ func (p *Plan) Apply(ctx context.Context, w *store.Writer, o *Options) error {
 			return fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
+	p.sweep()
 	for rest := p.Files; len(rest) > 0; {
 		n, bytes := 0, int64(0)
 		for n < len(rest) && (n == 0 || bytes+rest[n].Now.Size+rest[n].To.Size <= atOnce) {
@@ -266,6 +271,15 @@ func (p *Plan) Apply(ctx context.Context, w *store.Writer, o *Options) error {
 		rest = rest[n:]
 	}
 	return nil
+}
+
+// sweep removes what killed processes left beside the files that were changed.
+func (p *Plan) sweep() {
+	for _, name := range p.beside {
+		if p.folder.Direct(name) == nil {
+			_ = p.folder.Sweep(name) // it harms nobody where it cannot be removed
+		}
+	}
 }
 
 // some puts some of the files back.

@@ -13,10 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
-	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
@@ -31,13 +28,16 @@ type home struct {
 	event   Event           // the newest
 	total   Event           // all that was imported from it
 	changed sessionSet      // what is counted there
+	listed  transfer.Listed // the files of units that changed lately
+	unitOf  map[string]string
 
 	sweepAt   time.Time // when it is looked through
 	notBefore time.Time // it rests until then
 
 	// Guarded by Watcher.mu.
-	changedAt time.Time // when the first change was noticed that is not imported; zero: none
-	relist    bool      // its folders may have changed
+	changedAt time.Time       // when the first change was noticed that is not imported; zero: none
+	relist    bool            // its folders may have changed, or more than paths has
+	paths     map[string]bool // what changed since then
 }
 
 func nameOf(p transfer.Place) string { return p.Tool.Name + "\x00" + p.Path }
@@ -119,13 +119,28 @@ func (w *Watcher) leave(h *home) { w.follows(h, nil) }
 type listing struct {
 	stamp   string
 	newest  time.Time
-	folders []string // absolute, the one that changed last first
+	folders []string        // absolute, the one that changed last first
+	lately  transfer.Listed // the files of units that changed lately
+}
+
+// lately is for how long after a change it is remembered of which files a unit is
+// made, so that it can be imported without a look at the others.
+const lately = 24 * time.Hour
+
+// forget leaves out the units that did not change lately.
+func (l *listing) forget(newest map[string]time.Time) {
+	since := time.Now().Add(-lately)
+	for unit, at := range newest {
+		if at.Before(since) {
+			delete(l.lately.Units, unit)
+		}
+	}
 }
 
 // list looks through a home without opening a file.
 func (w *Watcher) list(ctx context.Context, h *home) (l listing, err error) {
 	sum := sha256.New()
-	newest := make(map[string]time.Time)
+	newest, ofUnit := make(map[string]time.Time), make(map[string]time.Time)
 	for f, err := range w.importer().Files(ctx, h.Place) {
 		if err != nil {
 			return l, err
@@ -139,10 +154,18 @@ func (w *Watcher) list(ctx context.Context, h *home) (l listing, err error) {
 		}
 		fmt.Fprintf(sum, "%q %d %d %d\n", f.Path, info.Size(), info.ModTime().UnixNano(), durable.FileID(info))
 		folder := filepath.Dir(filepath.Join(h.Path, filepath.FromSlash(f.Path)))
-		if at := info.ModTime(); !at.Before(newest[folder]) {
+		at := info.ModTime()
+		if !at.Before(newest[folder]) {
 			newest[folder] = at
 		}
+		if h.Tool.Files == nil || f.Unit == "." { // all of them are read, or none
+			continue
+		}
+		if l.lately.Add(f); !f.Shared && !at.Before(ofUnit[f.Unit]) {
+			ofUnit[f.Unit] = at
+		}
 	}
+	l.forget(ofUnit)
 	l.stamp = hex.EncodeToString(sum.Sum(nil)[:16])
 	for folder, at := range newest {
 		if at.After(l.newest) {
@@ -200,14 +223,14 @@ func (w *Watcher) heard(c Change) {
 	if c.Lost {
 		w.rescan = true
 		for _, h := range w.homes {
-			h.mark(now, true)
+			h.mark(now, "", true)
 		}
 		w.ring()
 		return
 	}
 	folder := filepath.Dir(c.Path)
 	for _, h := range w.byFolder[folder] {
-		h.mark(now, c.Folder && (isFolder || h.folders[c.Path]))
+		h.mark(now, c.Path, c.Folder && (isFolder || h.folders[c.Path]))
 	}
 	if isFolder && len(w.byFolder[folder]) > 0 {
 		// It may get files before its home is looked through.
@@ -224,71 +247,129 @@ func (w *Watcher) heard(c Change) {
 	}
 }
 
+// maxPaths bounds the paths that are remembered of a home that changed. With more,
+// all of it is looked through.
+const maxPaths = 256
+
 // mark notes that a home changed.
-func (h *home) mark(now time.Time, relist bool) {
+func (h *home) mark(now time.Time, path string, relist bool) {
 	if h.changedAt.IsZero() {
-		h.changedAt = now
+		h.changedAt, h.paths = now, make(map[string]bool)
 	}
-	h.relist = h.relist || relist
+	h.paths[path] = true
+	h.relist = h.relist || relist || len(h.paths) > maxPaths
+	if h.relist {
+		clear(h.paths)
+	}
 }
 
-// follows asks for notifications of the folders of a home, and of no others. It
-// returns why some of them have none.
+// units are those that paths belong to; none if one of them is not known.
+func (h *home) units(paths map[string]bool) (units []string) {
+	for path := range paths {
+		below, err := filepath.Rel(h.Path, path)
+		unit, known := h.unitOf[filepath.ToSlash(below)]
+		if err != nil || !known {
+			return nil
+		}
+		if !slices.Contains(units, unit) {
+			units = append(units, unit)
+		}
+	}
+	return units
+}
+
+// remember keeps which files units are made of that changed lately.
+func (h *home) remember(l transfer.Listed) {
+	h.listed, h.unitOf = l, make(map[string]string)
+	for unit, files := range l.Units {
+		for _, file := range files {
+			h.unitOf[file] = unit
+		}
+	}
+}
+
+// room is of how many folders of a home notifications may be asked for. Homes that
+// were not looked through yet have their share kept for them.
+func (w *Watcher) room(h *home) int {
+	others := len(w.byFolder)
+	for folder := range h.folders {
+		if len(w.byFolder[folder]) == 1 {
+			others--
+		}
+	}
+	for _, other := range w.homes {
+		if other != h && other.sweepAt.IsZero() {
+			others += w.o.MaxFolders / len(w.homes)
+		}
+	}
+	return max(w.o.MaxFolders-others, 0)
+}
+
+// follows asks for notifications of the folders of a home, those that changed last
+// first, and of no others. It returns why some of them have none.
 func (w *Watcher) follows(h *home, folders []string) (swept string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.notifier == nil && len(folders) > 0 {
+		return "no notifications: " + w.unheard
+	}
+	if room := w.room(h); len(folders) > room {
+		swept = fmt.Sprintf("more than %d folders: those that changed long ago are looked through only", w.o.MaxFolders)
+		folders = folders[:room]
+	}
 	wanted := make(map[string]bool, len(folders))
-	room := w.o.MaxFolders - len(w.byFolder)
 	for _, folder := range folders {
-		switch {
-		case w.notifier == nil:
-			return "no notifications: " + w.unheard
-		case h.folders[folder] || w.byFolder[folder] != nil:
-		case room <= 0:
-			swept = cmp.Or(swept, fmt.Sprintf("more than %d folders: those that changed long ago are looked through only", w.o.MaxFolders))
+		wanted[folder] = true
+	}
+	for folder := range h.folders {
+		if !wanted[folder] {
+			w.unfollow(h, folder)
+		}
+	}
+	for _, folder := range folders {
+		if h.folders[folder] {
 			continue
-		default:
-			if err := w.notifier.Add(folder); err != nil {
-				if exhausted(err) {
-					swept = "the system has no more notifications to give: " + err.Error()
-					room = 0
-				} else if !errors.Is(err, fs.ErrNotExist) {
+		}
+		if w.byFolder[folder] == nil {
+			if err := w.notifier.Add(folder); exhausted(err) {
+				return "the system has no more notifications to give: " + err.Error()
+			} else if err != nil {
+				if !errors.Is(err, fs.ErrNotExist) {
 					swept = err.Error()
 				}
 				continue
 			}
-			room--
 		}
-		wanted[folder] = true
-		if !h.folders[folder] {
-			h.folders[folder] = true
-			w.byFolder[folder] = append(w.byFolder[folder], h)
-		}
-	}
-	for folder := range h.folders {
-		if wanted[folder] {
-			continue
-		}
-		delete(h.folders, folder)
-		w.byFolder[folder] = slices.DeleteFunc(w.byFolder[folder], func(other *home) bool { return other == h })
-		if len(w.byFolder[folder]) == 0 {
-			delete(w.byFolder, folder)
-			if w.notifier != nil && !w.waiting[folder] {
-				w.notifier.Remove(folder) // it may be gone already
-			}
-		}
+		h.folders[folder] = true
+		w.byFolder[folder] = append(w.byFolder[folder], h)
 	}
 	return swept
+}
+
+// unfollow ends the notifications of a folder of a home.
+func (w *Watcher) unfollow(h *home, folder string) {
+	delete(h.folders, folder)
+	w.byFolder[folder] = slices.DeleteFunc(w.byFolder[folder], func(other *home) bool { return other == h })
+	if len(w.byFolder[folder]) > 0 {
+		return
+	}
+	delete(w.byFolder, folder)
+	if w.notifier != nil && !w.waiting[folder] {
+		w.notifier.Remove(folder) // it may be gone already
+	}
 }
 
 // follow looks what changed in a home, and imports it.
 func (w *Watcher) follow(ctx context.Context, h *home) {
 	began := time.Now()
 	w.mu.Lock()
-	changedAt, relist := h.changedAt, h.relist
-	h.changedAt, h.relist = time.Time{}, false
+	changedAt, relist, paths := h.changedAt, h.relist, h.paths
+	h.changedAt, h.relist, h.paths = time.Time{}, false, nil
 	w.mu.Unlock()
 	sweep := !began.Before(h.sweepAt)
+	if units := h.units(paths); !sweep && !relist && !h.again && len(units) > 0 && w.followPart(ctx, h, units, began, changedAt) {
+		return
+	}
 	var l listing
 	if listed := sweep || relist || h.Tool.Files == nil; listed {
 		var err error
@@ -297,6 +378,7 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 			return
 		}
 		h.event.Swept = w.follows(h, l.folders)
+		h.remember(l.lately)
 		if name, network, err := durable.FileSystem(h.Path); err == nil && network {
 			h.event.Swept = "it is on a network file system (" + name + "), which tells only what this machine changes"
 		}
@@ -323,6 +405,34 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	} else {
 		h.again = true
 	}
+	w.imported(h, e, began, changedAt)
+	h.sweepAt = time.Now().Add(h.rest)
+}
+
+// followPart imports the sessions of units that changed, without a look at the rest
+// of the home, which follows soon. It is false if that is not possible.
+func (w *Watcher) followPart(ctx context.Context, h *home, units []string, began, changedAt time.Time) bool {
+	e, left, ok, err := w.takePart(ctx, h, units)
+	if ctx.Err() != nil {
+		return true
+	}
+	if !ok || err != nil {
+		return false
+	}
+	h.again = left
+	if len(e.Problems) == 0 {
+		e.Problems = h.event.Problems
+	}
+	e.Ignored, e.Trashed, e.Purged = max(e.Ignored, h.event.Ignored), max(e.Trashed, h.event.Trashed), max(e.Purged, h.event.Purged)
+	w.imported(h, e, began, changedAt)
+	if next := time.Now().Add(h.rest); next.Before(h.sweepAt) {
+		h.sweepAt = next
+	}
+	return true
+}
+
+// imported notes what an import of a home brought.
+func (w *Watcher) imported(h *home, e Event, began, changedAt time.Time) {
 	swept := h.event.Swept
 	first := h.sweepAt.IsZero()
 	worth := e.Sessions > 0 || first || e.Waiting != h.event.Waiting || e.State != h.event.State || !slices.Equal(e.Problems, h.event.Problems)
@@ -334,7 +444,6 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	h.total.Sessions, h.total.Entries, h.total.Drafts, h.total.Ignored = h.changed.add(e), h.total.Entries+e.Entries, e.Drafts, e.Ignored
 	took := time.Since(began)
 	h.rest = max(w.o.SweepAfter, restFactor*took)
-	h.sweepAt = time.Now().Add(h.rest)
 	h.notBefore = time.Now().Add(min(restFactor*took, maxRest))
 	if worth {
 		w.tell(h)
@@ -381,85 +490,4 @@ func (w *Watcher) failed(ctx context.Context, h *home, began time.Time, err erro
 		h.event.State, h.event.Problems, h.event.At = state, problems, time.Now()
 		w.tell(h)
 	}
-}
-
-// take imports what changed in a home, unless the store is full. Left says that
-// something may go in later: another writer has the session open.
-func (w *Watcher) take(ctx context.Context, h *home) (e Event, left bool, err error) {
-	e = Event{At: time.Now(), Tool: h.Tool.Name, Path: h.Path, State: Following}
-	if w.full() {
-		e.State = Full
-		return e, true, nil
-	}
-	w.mu.Lock()
-	settings := w.settings
-	w.mu.Unlock()
-	i := w.importer()
-	i.Tool = h.Tool.Name
-	note := func(err error) {
-		if errors.Is(err, tidemark.ErrHeld) || errors.Is(err, tidemark.ErrConflict) {
-			left = true
-		}
-		if len(e.Problems) < maxProblems {
-			e.Problems = append(e.Problems, text.Shorten(err.Error(), maxProblemBytes))
-		}
-	}
-	i.Skip, i.Refuse = note, note
-	i.Ignore = func(s *convert.Session) bool {
-		return settings.ignores(s.Project) || slices.ContainsFunc(s.Units, func(u convert.Unit) bool {
-			return settings.ignores(filepath.Join(h.Path, filepath.FromSlash(u.Name)))
-		})
-	}
-	err = i.Paths(ctx, h.Path)
-	e.Waiting, left = i.Waiting, left || i.Waiting > 0
-	for _, r := range i.Results {
-		if r.State != "known" && r.State != "empty" && r.State != "waiting" {
-			e.Sessions++
-			e.changed = append(e.changed, r.Session)
-		}
-		e.Entries += r.Entries
-		e.Drafts += r.Drafts
-	}
-	e.Ignored, e.Trashed, e.Purged = i.Ignored, i.Trashed, i.Purged
-	if err == nil && e.Sessions > 0 {
-		err = i.Index(ctx)
-	}
-	return e, left, err
-}
-
-// maxProblemBytes bounds what is reported of a problem: it may quote a file.
-const maxProblemBytes = 300
-
-// sizeEvery is how often the size of the store is looked at.
-const sizeEvery = 5 * time.Second
-
-// full reports whether the store is as large as it may become.
-func (w *Watcher) full() bool {
-	if w.o.MaxBytes <= 0 || w.o.StorePath == "" {
-		return false
-	}
-	if time.Since(w.sized) > sizeEvery {
-		w.bytes, w.sized = StoreBytes(w.o.StorePath), time.Now()
-	}
-	return w.bytes >= w.o.MaxBytes
-}
-
-// StoreBytes is how much the store at a path has on disk.
-func StoreBytes(path string) (n int64) {
-	add := func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return nil
-		}
-		if info, err := e.Info(); err == nil {
-			n += info.Size()
-		}
-		return nil
-	}
-	filepath.WalkDir(path, add) // what vanishes meanwhile needs no room
-	for _, beside := range []string{"-wal", "-shm"} {
-		if info, err := os.Stat(path + beside); err == nil {
-			n += info.Size()
-		}
-	}
-	return n
 }

@@ -3,12 +3,12 @@ package watch
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,8 +18,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// kills is how often the watcher is killed: go test ./transfer/watch -run Killed -kills 500
-var kills = flag.Int("kills", 8, "how often a watcher is killed while tools write")
+// killsVariable says how often the watcher is killed.
+const killsVariable = "TIDEMARK_WATCH_KILLS"
+
+// usualKills is how often, unless somebody asks for more.
+const usualKills = 8
 
 // watchedVariable names the folder that a test's own program watches instead of
 // running tests.
@@ -52,10 +55,17 @@ func TestAKilledWatcherLosesAndDoublesNothing(t *testing.T) {
 	dir := t.TempDir()
 	random := rand.New(rand.NewPCG(1, 2))
 	r := &rig{t: t, home: filepath.Join(dir, "home")}
-	lines := make([]int, 5)
+	lines := make([]int, 6)
+	kills := usualKills
+	if text := os.Getenv(killsVariable); text != "" {
+		var err error
+		if kills, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
 	lines[0] = 1
-	for range *kills {
+	for range kills {
 		child := exec.CommandContext(t.Context(), os.Args[0])
 		child.Env = append(os.Environ(), watchedVariable+"="+dir)
 		said := new(bytes.Buffer)
@@ -68,7 +78,12 @@ func TestAKilledWatcherLosesAndDoublesNothing(t *testing.T) {
 		kill := time.After(time.Duration(random.IntN(400)) * time.Millisecond)
 		for killed := false; !killed; {
 			session := random.IntN(len(lines))
-			r.append(r.transcript([]string{"-tea", "-coffee"}[session%2], session), say(idOf(session), lines[session], "/tea"))
+			switch n := lines[session]; session % 3 {
+			case 2: // of another tool
+				r.append(filepath.Join(r.home, ".qwen", "projects", "-tea", "chats", idOf(session)+".jsonl"), sayQwen(idOf(session), n))
+			default:
+				r.append(r.transcript([]string{"-tea", "-coffee"}[session%3], session), say(idOf(session), n, "/tea"))
+			}
 			lines[session]++
 			select {
 			case <-kill:
@@ -97,4 +112,5 @@ func TestAKilledWatcherLosesAndDoublesNothing(t *testing.T) {
 	if diff := cmp.Diff(want, kept(t, o.Opened.Store)); diff != "" || entries(want) != total {
 		t.Errorf("%d lines, at once %d; at once - and watched +\n%s", total, entries(want), diff)
 	}
+	t.Logf("%d kills, %d entries", kills, total)
 }

@@ -112,6 +112,20 @@ func say(session string, n int, project string) string {
 		kind, session[:4], n, parent, session, project, at, message)
 }
 
+// sayQwen is the line of a transcript of Qwen Code. Odd ones are answers.
+func sayQwen(session string, n int) string {
+	parent, kind, more := "null", "user", ""
+	if n > 0 {
+		parent = fmt.Sprintf(`"%s-%d"`, session[:4], n-1)
+	}
+	if n%2 == 1 {
+		kind, more = "assistant", `"model":"demo","usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":4},`
+	}
+	at := time.Date(2026, 11, 1, 10, 0, n, 0, time.UTC).Format("2006-01-02T15:04:05.000Z")
+	return fmt.Sprintf(`{"type":%q,"uuid":"%s-%d","parentUuid":%s,"sessionId":%q,"cwd":"/tea","timestamp":%q,"version":"0.24.4",%s"message":{"role":"x","parts":[{"text":"line %d"}]}}`+"\n",
+		kind, session[:4], n, parent, session, at, more, n)
+}
+
 func idOf(n int) string { return fmt.Sprintf("%04d1111-1111-4111-8111-111111111111", n) }
 
 // transcript is the file of a session.

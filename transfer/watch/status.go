@@ -40,6 +40,8 @@ type Tool struct {
 	Tool      string    `json:"tool"`
 	Sessions  int       `json:"sessions"`
 	Entries   int64     `json:"entries"`
+	Drafts    int       `json:"drafts"` // sessions with something that their tool may still change
+	Gone      int       `json:"gone"`   // sessions that their tool does not have any more
 	Trashed   int       `json:"trashed"`
 	ChangedAt time.Time `json:"changed_at,omitzero"` // when a session of it was last changed
 	Homes     []Event   `json:"homes"`               // as the watcher last reported them
@@ -94,6 +96,12 @@ func (c *Control) Status(ctx context.Context, o Options) (Status, error) {
 			}
 			t.Sessions++
 			t.Entries += i.Entries
+			if i.Draft != nil {
+				t.Drafts++
+			}
+			if !i.Gone.IsZero() {
+				t.Gone++
+			}
 			if i.UpdatedAt.After(t.ChangedAt) {
 				t.ChangedAt = i.UpdatedAt
 			}
@@ -146,7 +154,7 @@ func (s Status) lines(when func(time.Time) string) (lines []string) {
 }
 
 // Columns are the heads of the table that Print fills.
-var Columns = []string{"TOOL", "SESSIONS", "ENTRIES", "TRASHED", "CHANGED", "STATE", "LAG", "WHERE"}
+var Columns = []string{"TOOL", "SESSIONS", "ENTRIES", "DRAFTS", "GONE", "TRASHED", "CHANGED", "STATE", "LAG", "WHERE"}
 
 // rows are a table of the tools, with a row for each home.
 func (s Status) rows(when func(time.Time) string, abbreviate func(string) string) (rows [][]string) {
@@ -155,7 +163,7 @@ func (s Status) rows(when func(time.Time) string, abbreviate func(string) string
 		if !t.ChangedAt.IsZero() {
 			changed = when(t.ChangedAt)
 		}
-		row := []string{t.Tool, fmt.Sprint(t.Sessions), fmt.Sprint(t.Entries), fmt.Sprint(t.Trashed), changed}
+		row := []string{t.Tool, fmt.Sprint(t.Sessions), fmt.Sprint(t.Entries), fmt.Sprint(t.Drafts), fmt.Sprint(t.Gone), fmt.Sprint(t.Trashed), changed}
 		if len(t.Homes) == 0 {
 			rows = append(rows, append(row, "", "", ""))
 		}
@@ -169,7 +177,7 @@ func (s Status) rows(when func(time.Time) string, abbreviate func(string) string
 				state = "not watched"
 			}
 			rows = append(rows, append(slices.Clip(row), state, lag, abbreviate(h.Path)))
-			row = []string{t.Tool, "", "", "", ""}
+			row = []string{t.Tool, "", "", "", "", "", ""}
 		}
 	}
 	return rows

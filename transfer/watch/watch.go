@@ -48,6 +48,9 @@ type Options struct {
 	// SweepAfter is when a home is looked through again after a change, and
 	// SweepAtLeast how often when nothing changes; zero: 5 s and 5 min.
 	SweepAfter, SweepAtLeast time.Duration
+	// ImportAtMost is how long one import of a home may take, so that a file that
+	// never ends does not keep the others waiting; zero: 10 min.
+	ImportAtMost time.Duration
 
 	// Tell is called with what happened. It may be nil.
 	Tell func(Event)
@@ -140,6 +143,7 @@ func New(o Options) *Watcher {
 	}
 	o.MaxFolders = cmp.Or(o.MaxFolders, 8192)
 	o.SweepAfter, o.SweepAtLeast = cmp.Or(o.SweepAfter, 5*time.Second), cmp.Or(o.SweepAtLeast, 5*time.Minute)
+	o.ImportAtMost = cmp.Or(o.ImportAtMost, 10*time.Minute)
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
 	}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -59,6 +60,73 @@ func TestWhatIsToldLateTwiceOrNotAtAllIsImportedAsIfAtOnce(t *testing.T) {
 		if diff := cmp.Diff(want, kept(t, r.s)); diff != "" || entries(want) != 24 {
 			t.Errorf("trial %d: at once - and watched +\n%s", trial, diff)
 		}
+	}
+}
+
+func TestASessionThatGrowsIsImportedWithoutALookAtTheOthers(t *testing.T) {
+	r := newRig(t)
+	r.o.SweepAfter, r.o.SweepAtLeast = never, never
+	fake := newFake(1 << 20)
+	r.o.Notify = func() (Notifier, error) { return fake, nil }
+	for n := range 3 {
+		r.append(r.transcript("-tea", n), say(idOf(n), 0, "/tea")+say(idOf(n), 1, "/tea"))
+	}
+	stop := r.run()
+	r.until("the home as it was found", in(Following))
+	for n := range 2 { // of the second nobody tells
+		r.append(r.transcript("-tea", n), say(idOf(n), 2, "/tea")+say(idOf(n), 3, "/tea"))
+	}
+	fake.changes <- Change{Path: r.transcript("-tea", 0)}
+	if e := r.until("the first", took(1)); e.Entries != 2 || e.Sessions != 1 {
+		t.Errorf("%+v", e)
+	}
+	fake.changes <- Change{Lost: true}
+	if e := r.until("the second", took(1)); e.Entries != 2 || e.Sessions != 1 {
+		t.Errorf("%+v", e)
+	}
+	stop()
+	if diff := cmp.Diff(atOnce(t, r.home), kept(t, r.s)); diff != "" {
+		t.Errorf("at once - and watched +\n%s", diff)
+	}
+}
+
+func TestAnImportThatTakesTooLongIsTold(t *testing.T) {
+	r := newRig(t)
+	r.o.ImportAtMost = time.Nanosecond
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	r.run()
+	e := r.until("a problem", func(e Event) bool { return len(e.Problems) > 0 })
+	if !strings.Contains(e.Problems[0], "longer than an import may") {
+		t.Errorf("%q", e.Problems)
+	}
+}
+
+func TestStatusCountsWhatIsStillWrittenGoneAndInTheTrash(t *testing.T) {
+	r := newRig(t)
+	for n := range 3 {
+		r.append(r.transcript("-tea", n), say(idOf(n), 0, "/tea")+say(idOf(n), 1, "/tea"))
+	}
+	r.append(r.transcript("-tea", 0), say(idOf(0), 2, "/tea")) // to which pictures may come
+	take := func() {
+		t.Helper()
+		if _, err := New(r.o).Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take()
+	if err := os.Remove(r.transcript("-tea", 1)); err != nil {
+		t.Fatal(err)
+	}
+	take()
+	found, err := r.s.Foreign(t.Context(), idOf(2))
+	if err == nil {
+		err = r.s.Trash(t.Context(), found[0].ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is := r.status().Tools[0]; is.Sessions != 2 || is.Drafts != 1 || is.Gone != 1 || is.Trashed != 1 {
+		t.Errorf("%+v", is)
 	}
 }
 
@@ -122,6 +190,36 @@ func TestExhaustedNotificationsAreMadeUpForByLooking(t *testing.T) {
 	}
 	if diff := cmp.Diff(atOnce(t, r.home), kept(t, r.s)); diff != "" {
 		t.Errorf("at once - and watched +\n%s", diff)
+	}
+}
+
+func TestFoldersThatChangedLastAreHeardInEveryHome(t *testing.T) {
+	r := newRig(t)
+	r.o.MaxFolders, r.o.SweepAfter, r.o.SweepAtLeast = 12, never, never
+	fake := newFake(1 << 20)
+	r.o.Notify = func() (Notifier, error) { return fake, nil }
+	old := time.Now().Add(-time.Hour)
+	for n := range 20 { // each in a folder of its own
+		file := r.transcript(fmt.Sprintf("-tea-%02d", n), n)
+		r.append(file, say(idOf(n), 0, "/tea"))
+		if err := os.Chtimes(file, old, old.Add(time.Duration(n)*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	qwen := filepath.Join(r.home, ".qwen", "projects", "-tea", "chats", idOf(30)+".jsonl")
+	r.append(qwen, sayQwen(idOf(30), 0))
+	r.run()
+	for found := map[string]bool{}; len(found) < 2; {
+		found[r.until("both homes", in(Following)).Tool] = true
+	}
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	for folder, want := range map[string]bool{
+		filepath.Dir(r.transcript("-tea-19", 19)): true, filepath.Dir(r.transcript("-tea-00", 0)): false, filepath.Dir(qwen): true,
+	} {
+		if fake.folders[folder] != want {
+			t.Errorf("%s is heard: %v, want %v", folder, fake.folders[folder], want)
+		}
 	}
 }
 

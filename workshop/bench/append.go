@@ -29,7 +29,7 @@ func (r *run) appending(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.localBeside(ctx)
 }
 
 // appendingBy lets every writer append n entries to a session of its own.

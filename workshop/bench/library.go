@@ -39,6 +39,11 @@ var shelves = []string{inSQLite, sealed + inSQLite, inFiles, sealed + inFiles}
 // as files and as archives, with indexes, twice while it is moved.
 const copiesOfText = 16
 
+// longAgo is when the sessions of a library were written: a search looks at each one
+// that was written in the minute before the index was made, which are all of them
+// here, and few in a store that somebody uses.
+const longAgo = time.Hour
+
 // books returns a library of so many entries, made on first use; nil when
 // there is no space for it.
 func (r *run) books(ctx context.Context, n int) (*library, error) {
@@ -61,6 +66,7 @@ func (r *run) books(ctx context.Context, n int) (*library, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.ago = longAgo
 		l.stores[backend] = p
 	}
 	r.say("making %s entries of 1 KB in %d stores and as files", short(n), len(shelves))
@@ -69,6 +75,9 @@ func (r *run) books(ctx context.Context, n int) (*library, error) {
 			return nil, err
 		}
 	}
+	for _, p := range l.stores {
+		p.ago = 0
+	}
 	for _, backend := range []string{inSQLite, sealed + inSQLite} {
 		r.say("indexing %.0f MB in %s", float64(l.text)/1e6, backend)
 		x, err := l.index(ctx, backend)
@@ -76,6 +85,9 @@ func (r *run) books(ctx context.Context, n int) (*library, error) {
 			return nil, err
 		}
 		l.indexes[backend] = x
+	}
+	if _, err := l.stores[inFiles].CatchUp(ctx, nil); err != nil {
+		return nil, err
 	}
 	return l, nil
 }

@@ -122,6 +122,10 @@ type size struct {
 	moves     int    // repetitions of search, export and import, which take long
 	deltas    int    // of an answer that is streamed
 	foreign   int64  // bytes of another tool's transcripts that are imported
+	unchanged int    // sessions of another tool that are imported again
+	followed  int    // files of other tools that are watched
+	noticed   int    // lines that are added to them
+	idle      time.Duration
 }
 
 var (
@@ -129,12 +133,14 @@ var (
 		logs: []int{1_000, 100_000, 1_000_000, 10_000_000}, peer: 100_000, tails: 300,
 		trees: []int{1_000, 100_000, 1_000_000}, branches: 20,
 		listed: [2]int{100_000, 10_000}, lists: 30, few: 1_000, processes: 6,
-		entries: 100_000, moved: 20_000, asked: 50, lags: 9, moves: 7, deltas: 10_000, foreign: 1e9}
+		entries: 100_000, moved: 20_000, asked: 50, lags: 9, moves: 7, deltas: 10_000, foreign: 1e9,
+		unchanged: 20_000, followed: 50_000, noticed: 200, idle: time.Minute}
 	small = size{reps: 9, appends: 100, writers: []int{8, 64}, shared: 1024,
 		logs: []int{1_000, 100_000, 1_000_000}, peer: 100_000, tails: 150,
 		trees: []int{1_000, 100_000}, branches: 12,
 		listed: [2]int{20_000, 2_000}, lists: 10, few: 1_000, processes: 4,
-		entries: 20_000, moved: 10_000, asked: 50, lags: 5, moves: 7, deltas: 10_000, foreign: 50e6}
+		entries: 20_000, moved: 10_000, asked: 50, lags: 5, moves: 7, deltas: 10_000, foreign: 50e6,
+		unchanged: 2_000, followed: 2_000, noticed: 50, idle: 10 * time.Second}
 )
 
 // run is one run of the program.
@@ -166,6 +172,7 @@ var parts = []part{
 	{"search", (*run).searching},
 	{"archive", (*run).moving},
 	{"import", (*run).bringing},
+	{"watch", (*run).watching},
 	{"chat", (*run).chatting},
 	{"fleet", (*run).herding},
 	{"daemons", (*run).shifts},

@@ -42,6 +42,7 @@ type place struct {
 	url          string // as the command line names it
 	keyFile      string // of a sealed one
 	who          tidemark.Holder
+	ago          time.Duration      // by how much its clock is behind
 	session      tidemark.SessionID // the only one, in a store that was made for it
 }
 
@@ -86,7 +87,7 @@ func (p *place) open(ctx context.Context) error {
 			return err
 		}
 	}
-	p.Store = store.New(b, &store.Options{Words: search.EntryWords})
+	p.Store = store.New(b, &store.Options{Places: search.EachWord, Now: func() time.Time { return time.Now().Add(-p.ago) }})
 	return nil
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,6 +54,26 @@ func otherEnd(screen *os.File) (*os.File, error) {
 		return nil, fmt.Errorf("a terminal: %w", errors.Join(err, refused))
 	}
 	return os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+}
+
+// cpuOf is the CPU time of a running process so far, 0 when that is not known.
+func cpuOf(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// Its name, in parentheses, may have anything in it; 11 fields follow before
+	// the ticks of a hundredth of a second in the program and in the kernel.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	var ticks int64
+	for _, field := range fields[min(11, len(fields)):min(13, len(fields))] {
+		n, err := strconv.ParseInt(string(field), 10, 64)
+		if err != nil {
+			return 0
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // residentBytes is how much memory a running process has, 0 when that is not

@@ -30,8 +30,8 @@ func edits(ctx context.Context, o options) ([]row, error) {
 	err = t.run(ctx)
 	total := t.book.row()
 	total.what, total.where, total.count = "SIGKILL", "edits of files", int(t.kills.Load())
-	total.note = fmt.Sprintf("%d in a rewind; %d changes were made, %d were not; %d sets of files put back, and forth again; %d times a temporary file was left",
-		t.inRewind.Load(), t.made.Load(), t.unmade.Load(), t.back.Load(), t.temporary.Load())
+	total.note = fmt.Sprintf("%d in a rewind; %d changes were made, %d were not; %d sets of files put back, and forth again; %d temporary files that kills left were swept",
+		t.inRewind.Load(), t.made.Load(), t.unmade.Load(), t.back.Load(), t.swept.Load())
 	if total.broken() {
 		o.say("the files are left in %s", work)
 	} else {
@@ -46,7 +46,7 @@ type editing struct {
 	place place
 	work  string
 
-	kills, inRewind, made, unmade, back, temporary, talks atomic.Int64
+	kills, inRewind, made, unmade, back, swept, talks atomic.Int64
 
 	book *book // its lock guards the counts
 }
@@ -105,6 +105,8 @@ type folder struct {
 	first map[string]string // the files before the first change
 	now   map[string]string // the files as they were last seen
 	took  time.Duration     // of a turn that nobody kills
+
+	left map[string]bool // the temporary files that kills left, whether they are still there
 }
 
 // killsAFolder is the most kills that a folder goes through.
@@ -116,7 +118,7 @@ var editable = []string{"a.txt", "sub/b.txt", "new/c.txt", "new/deep/d.txt"}
 // talk runs one session: changes that are killed, then a rewind that is killed,
 // one that is not, and one that undoes it.
 func (t *editing) talk(ctx context.Context, r chooser) error {
-	f := &folder{place: t.place, t: t, r: r, name: fmt.Sprintf("edits%d", t.talks.Add(1))}
+	f := &folder{place: t.place, t: t, r: r, name: fmt.Sprintf("edits%d", t.talks.Add(1)), left: make(map[string]bool)}
 	f.dir = filepath.Join(t.work, f.name)
 	if err := os.MkdirAll(filepath.Join(f.dir, "sub"), 0o700); err != nil {
 		return err
@@ -140,6 +142,13 @@ func (t *editing) talk(ctx context.Context, r chooser) error {
 		if err := f.killEdit(); err != nil {
 			return err
 		}
+	}
+	// A turn that nobody kills tidies up after those that were.
+	if code, err := f.finish("chat", "--provider", "demo", "--resume", f.name, "-p", "hello", "--yes"); code != 0 || err != nil {
+		return fmt.Errorf("a last turn: exit %d, %w", code, err)
+	}
+	if err := f.tidy("a turn"); err != nil {
+		return err
 	}
 	if err := f.thereAndBack(); err != nil || t.broken() {
 		return err
@@ -191,16 +200,19 @@ func (f *folder) kill(args ...string) (bool, error) {
 	return true, nil
 }
 
-// files reads what is in the folder, apart from temporary files.
+// files reads what is in the folder, apart from temporary files, which it lists.
 func (f *folder) files() (map[string]string, error) {
 	all := make(map[string]string)
+	for path := range f.left {
+		f.left[path] = false
+	}
 	err := filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		if strings.HasPrefix(d.Name(), ".tidemark-") {
-			f.t.temporary.Add(1)
-			return os.Remove(path)
+			f.left[path] = true
+			return nil
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -211,6 +223,21 @@ func (f *folder) files() (map[string]string, error) {
 		return err
 	})
 	return all, err
+}
+
+// tidy checks that what kills left is gone after something that nobody killed.
+func (f *folder) tidy(after string) (err error) {
+	if f.now, err = f.files(); err != nil {
+		return err
+	}
+	for path, still := range f.left {
+		if still {
+			f.t.fault(&f.t.book.unreadable, "after %s there still is %s", after, path)
+		}
+	}
+	f.t.swept.Add(int64(len(f.left)))
+	clear(f.left)
+	return nil
 }
 
 // killEdit kills a turn that changes a file.
@@ -314,7 +341,7 @@ func (f *folder) thereAndBack() error {
 			f.t.fault(&f.t.book.lost, "%s: rewind to %s: exit %d, %v", f.dir, step.to, code, err)
 			return nil
 		}
-		if f.now, err = f.files(); err != nil {
+		if err := f.tidy("a rewind to " + step.to); err != nil {
 			return err
 		}
 		if !maps.Equal(step.want, f.now) {

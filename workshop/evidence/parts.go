@@ -93,6 +93,9 @@ func crashParts() (parts []part) {
 		part{name: "states", goal: "R3", what: "a crash after every call to the file system, and again inside the recovery: different states", short: 20_000, full: 1_000_000, wanted: 1_000_000,
 			command: tests("^TestEveryCrashLeavesWholeBatches$", "TIDEMARK_CRASH_STATES", "./backend/files"),
 			tally:   tally{says: "%d different states visited", counts: []int{0}, figures: none("files", "", "")}},
+		part{name: "watch", goal: "R1", what: "SIGKILL of a watcher while agents write", short: 8, full: 300, wanted: 200,
+			command: tests("^TestAKilledWatcherLosesAndDoublesNothing$", "TIDEMARK_WATCH_KILLS", "./transfer/watch"),
+			tally:   tally{says: "%d kills, %d entries", counts: []int{0}, figures: none("sqlite", "{1} entries", "as if imported at once")}},
 		part{name: "faults", goal: "R4", what: "EIO, ENOSPC, EINTR and short writes at every call, once and for good", short: 1, full: 1,
 			command: tests("^TestEveryFaultIsNoFalsePromise$", "", "./backend/files"),
 			tally:   tally{says: "%d calls failed", counts: []int{0}, figures: none("files", "", "no false acknowledgement, no panic")}},
@@ -207,7 +210,7 @@ func loadParts() []part {
 // benchParts measure together what shares large stores. The count selects a
 // size: 1 is small.
 func benchParts() (parts []part) {
-	for _, only := range []string{"append", "read,seal,process,chat,tree", "list,start", "search", "archive", "import", "fleet", "team"} {
+	for _, only := range []string{"append", "read,seal,process,chat,tree", "list,start", "search", "archive", "import", "watch", "fleet", "team"} {
 		name, _, _ := strings.Cut(only, ",")
 		parts = append(parts, part{name: "bench-" + name, short: 1, full: 2, read: ofBench, command: func(n int64) invocation {
 			c := invocation{args: []string{"scripts/bench.sh", "-only", only}, more: []string{"-json"}}

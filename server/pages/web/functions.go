@@ -23,6 +23,10 @@ var functions = template.FuncMap{
 	"bytes":   size,
 	"money":   money,
 	"span":    span,
+	"took":    took,
+	"icon":    icon,
+	"client":  client,
+	"base":    base,
 	"with":    withQuery,
 	"address": withQuery, // with begins a block where an action begins
 	"join":    strings.Join,
@@ -43,6 +47,15 @@ func assetPath(name string) string {
 func short(id any) string {
 	_, s := tidemark.CutOwner(fmt.Sprint(id))
 	return s[:min(len(s), 8)]
+}
+
+// base is the last part of a path, of whatever system it is.
+func base(path string) string {
+	trimmed := strings.TrimRight(path, `/\`)
+	if i := strings.LastIndexAny(trimmed, `/\`); i >= 0 && trimmed[i+1:] != "" {
+		return trimmed[i+1:]
+	}
+	return path
 }
 
 // age says how long ago something was, for people.
@@ -77,6 +90,14 @@ func span(d time.Duration) string {
 		return strconv.Itoa(int(d.Hours()/24/30)) + " months"
 	}
 	return strconv.Itoa(int(d.Hours()/24/365)) + " years"
+}
+
+// took says how long a call took; tenths of a second count there.
+func took(d time.Duration) string {
+	if d < 10*time.Second && d >= time.Second {
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	}
+	return span(d)
 }
 
 // stamp is a time for machines and for tooltips.

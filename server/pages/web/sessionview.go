@@ -2,6 +2,8 @@ package web
 
 import (
 	"html/template"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -89,6 +91,17 @@ type SessionRow struct {
 	OnHold    bool        `json:"on_hold,omitempty"`
 	Gone      bool        `json:"gone,omitempty"` // its tool does not have it any more
 	Damage    string      `json:"damage,omitempty"`
+}
+
+// Reachable is something that the palette, or the list beside a session, leads
+// to.
+type Reachable struct {
+	Path    string
+	Text    string
+	Agent   string // of a session, and what follows
+	Project string
+	Turns   int64
+	At      time.Time // zero: it is a page
 }
 
 // How a session ended, or that it did not.
@@ -211,6 +224,7 @@ type SessionView struct {
 	Worker  string   `json:"worker,omitempty"` // whose log is shown
 	Node    string   `json:"node,omitempty"`   // whose branch is shown
 	At      int64    `json:"at,omitempty"`     // the requested entry
+	From    int64    `json:"-"`                // where jumps begin
 	Beside  bool     `json:"beside,omitempty"` // and it is on another branch than the head
 
 	Part PartView `json:"part"`
@@ -237,18 +251,77 @@ type SessionView struct {
 
 // PartView is a run of entries.
 type PartView struct {
-	Session   string      `json:"-"`
-	Entries   []EntryView `json:"entries"`
-	Drafts    []EntryView `json:"drafts,omitempty"` // at the end, which may still change
-	Older     string      `json:"older,omitempty"`  // the address of the page with earlier entries
-	OlderPart string      `json:"-"`                // and of only that part
-	Newer     string      `json:"newer,omitempty"`  // the address of the page with later entries
-	ToEnd     string      `json:"-"`                // the address of the end, when this is not it
+	Session    string      `json:"-"`
+	Entries    []EntryView `json:"entries"`
+	Drafts     []EntryView `json:"drafts,omitempty"` // at the end, which may still change
+	Items      []ItemView  `json:"-"`                // the entries as a conversation
+	DraftItems []ItemView  `json:"-"`
+	Older      string      `json:"older,omitempty"` // the address of the page with earlier entries
+	OlderPart  string      `json:"-"`               // and of only that part
+	Newer      string      `json:"newer,omitempty"` // the address of the page with later entries
+	NewerPart  string      `json:"-"`               // and of only that part
+	ToEnd      string      `json:"-"`               // the address of the end, when this is not it
+}
+
+// ItemView is a part of a conversation: an entry, a run of entries that nobody
+// said, or what a turn used.
+type ItemView struct {
+	Entry *EntryView
+	Quiet []EntryView // context, settings, bookkeeping
+	Open  bool        // they are unfolded
+	Turn  *TurnView
+}
+
+// Count is how many entries of a quiet run there are to read.
+func (i ItemView) Count() int {
+	n := 0
+	for _, e := range i.Quiet {
+		if !e.Entry.Empty() {
+			n++
+		}
+	}
+	return n
+}
+
+// Kinds names what is in a quiet run, if that is not only context.
+func (i ItemView) Kinds() string {
+	var all []string
+	for _, e := range i.Quiet {
+		kind := e.Entry.Kind
+		if e.Entry.Role != "" {
+			kind = string(e.Entry.Role)
+		}
+		if kind = strings.ReplaceAll(kind, "_", " "); !e.Entry.Empty() && !slices.Contains(all, kind) {
+			all = append(all, kind)
+		}
+	}
+	if len(all) == 1 && all[0] == tidemark.KindContext {
+		return ""
+	}
+	return strings.Join(all, ", ")
+}
+
+// TurnView is what a turn used.
+type TurnView struct {
+	Used
+	Begun, Ended time.Time
+}
+
+// Took is how long the turn took, 0 if that is not known.
+func (t TurnView) Took() time.Duration {
+	if t.Begun.IsZero() || t.Ended.Before(t.Begun) {
+		return 0
+	}
+	return t.Ended.Sub(t.Begun)
 }
 
 // EntryView is one entry as it is shown.
 type EntryView struct {
-	HTML    template.HTML  `json:"-"`
+	HTML    template.HTML  `json:"-"` // all of it, if it is quiet or damaged
+	Pieces  []PieceView    `json:"-"`
+	Class   string         `json:"-"`
+	Who     string         `json:"-"` // "": the same as before
+	Label   string         `json:"-"`
 	Session string         `json:"-"`
 	Worker  string         `json:"-"`
 	Seq     int64          `json:"-"`
@@ -256,6 +329,36 @@ type EntryView struct {
 	Damage  string         `json:"damage,omitempty"`
 	Bytes   int            `json:"bytes,omitempty"` // of the whole entry, when less is shown
 	Mine    bool           `json:"-"`
+}
+
+// Prompt reports whether the user says it.
+func (e EntryView) Prompt() bool { return e.Class == string(tidemark.User) }
+
+// PieceView is a part of an entry: text, or a row for a call.
+type PieceView struct {
+	HTML template.HTML
+	Call *CallView
+}
+
+// CallView is the call of a tool with its result, in one row that unfolds.
+type CallView struct {
+	ID       string
+	Icon     string
+	Name     string
+	Argument string
+	Added    int // lines
+	Removed  int
+	Input    template.HTML
+	Output   template.HTML
+	Done     bool // there is a result
+	Failed   bool
+	Result   bool          // it is a result whose call is not here
+	Seq      int64         // of the entry with the result, if this is its first
+	Bytes    int           // of that entry, when less is shown
+	At       time.Time     // of the call
+	Took     time.Duration // 0: not known
+	Open     bool
+	Block    tidemark.Block // the call itself
 }
 
 // CheckpointRow is one checkpoint.

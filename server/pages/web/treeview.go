@@ -1,8 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // maxDrawn is how many nodes of a tree are drawn by default: a picture that a
@@ -24,6 +26,9 @@ type TreeNode struct {
 	Messages       int64
 	Label          string
 	Current        bool // the session continues here
+	First          int64
+	At             time.Time
+	Text           string // its first words
 }
 
 // TreeView is the tree of a session as a picture: a row for each significant
@@ -36,6 +41,22 @@ type TreeView struct {
 	Total         int
 	Cut           int // nodes that are neither drawn nor in a run
 	All           bool
+	Branched      bool // it is more than one turn after the other: there is a choice, or a name
+
+	Asked      string       // the node whose branch was asked for
+	Outline    []OutlineRow // the turns of the shown branch
+	OutlineCut int          // those before them
+}
+
+// maxOutline is how many turns are listed beside a session.
+const maxOutline = 200
+
+// OutlineRow is a turn in the list beside a session.
+type OutlineRow struct {
+	Name string
+	Seq  int64
+	Text string
+	At   time.Time
 }
 
 // TreeEdge is a line from a node to the one that follows it.
@@ -96,6 +117,20 @@ func (t *drawing) telling(n TreeNode) bool {
 
 func (t *drawing) draw(all bool) *TreeView {
 	v := &TreeView{Total: len(t.nodes), All: all}
+	roots := 0
+	for _, n := range t.nodes {
+		if _, follows := t.byNumber[n.Parent]; !follows {
+			roots++
+		}
+		v.Branched = v.Branched || t.children[n.Number] > 1 || roots > 1 || n.Label != "" || n.Number == t.shown && t.children[n.Number] > 0
+		if t.on[n.Number] {
+			v.Outline = append(v.Outline, OutlineRow{Name: "n" + strconv.FormatInt(n.Number, 10), Seq: n.First, Text: n.Text, At: n.At})
+		}
+	}
+	if !all && len(v.Outline) > maxOutline {
+		v.OutlineCut = len(v.Outline) - maxOutline
+		v.Outline = v.Outline[v.OutlineCut:]
+	}
 	var rows []TreeNode
 	for _, n := range t.nodes {
 		if t.telling(n) {
@@ -112,7 +147,7 @@ func (t *drawing) draw(all bool) *TreeView {
 	v.Nodes = make([]DrawnNode, len(rows))
 	for i, n := range rows {
 		d := &v.Nodes[i]
-		*d = DrawnNode{TreeNode: n, Name: "n" + strconv.FormatInt(n.Number, 10), Short: shorten(n.Label), On: t.on[n.Number], Shown: n.Number == t.shown}
+		*d = DrawnNode{TreeNode: n, Name: "n" + strconv.FormatInt(n.Number, 10), Short: shorten(cmp.Or(n.Label, n.Text)), On: t.on[n.Number], Shown: n.Number == t.shown}
 		at[n.Number] = d
 		above, skipped := t.above(n, at)
 		d.Skipped = skipped

@@ -37,6 +37,7 @@ type Frame struct {
 	Lang    string // "": English
 	Now     time.Time
 	Notice  string // what the last action did
+	Theme   string // light, dark, contrast; "": as the system has it
 	Version string
 }
 

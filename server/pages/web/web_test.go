@@ -2,11 +2,15 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io/fs"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/render"
 )
 
 func TestAPageThatIsNotThereIsAnErrorAndWritesNothing(t *testing.T) {
@@ -59,18 +63,27 @@ func TestNoTextIsMissing(t *testing.T) {
 	}
 }
 
-func TestTheScriptsAreSmallTogether(t *testing.T) {
-	total := 0
+func TestScriptsAndStylesAreSmall(t *testing.T) {
+	size := make(map[string]int)
+	add := func(kind string, content []byte) {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		z.Write(content)
+		z.Close()
+		size[kind] += packed.Len()
+	}
 	for name, a := range assets() {
-		if strings.HasSuffix(name, ".js") {
-			total += len(a.Content)
-		}
+		add(path.Ext(name), a.Content)
 		if a.MediaType == "" || a.Version == "" {
 			t.Errorf("%s: %q %q", name, a.MediaType, a.Version)
 		}
 	}
-	if total == 0 || total > 100_000 {
-		t.Errorf("scripts have %d bytes, at most 100,000 are allowed", total)
+	add(".css", []byte(render.Style()))
+	t.Logf("compressed: %v", size)
+	for kind, most := range map[string]int{".js": 60_000, ".css": 30_000} {
+		if size[kind] == 0 || size[kind] > most {
+			t.Errorf("%s files have %d bytes compressed, at most %d are allowed", kind, size[kind], most)
+		}
 	}
 }
 

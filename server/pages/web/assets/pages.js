@@ -33,7 +33,12 @@
     }
     const own = document.querySelector(`[data-key="${CSS.escape(e.key)}"]`);
     switch (e.key) {
-      case "/": { const s = document.querySelector("input[type=search]"); if (s) { e.preventDefault(); s.focus(); s.select(); } break; }
+      case "/": {
+        const s = document.querySelector("input[type=search]"), sheet = s && s.closest("[popover]");
+        if (sheet && !s.offsetParent) sheet.showPopover();
+        if (s) { e.preventDefault(); s.focus(); s.select(); }
+        break;
+      }
       case "j": e.preventDefault(); move(1); break;
       case "k": e.preventDefault(); move(-1); break;
       case "o": { const r = document.querySelector("[data-row].current a, [data-row]:focus-within a"); if (r) { e.preventDefault(); r.click(); } break; }
@@ -50,8 +55,49 @@
     const closer = e.target.closest("[data-close]");
     if (closer) closer.closest("dialog").close();
     const copier = e.target.closest("[data-copy]");
-    if (copier && navigator.clipboard) navigator.clipboard.writeText(copier.dataset.copy);
+    if (copier) copy(copier, copier.dataset.copy);
+    const source = e.target.closest("[data-copy-from]");
+    if (source) fetch(source.dataset.copyFrom).then((r) => r.ok ? r.text() : Promise.reject(r.status)).then((text) => copy(source, text), () => tell(source, "✗"));
   });
+  // What was copied is told in the button for a moment.
+  const tell = (button, sign) => {
+    if (button.dataset.told) return;
+    const was = [...button.childNodes];
+    button.dataset.told = "1";
+    button.replaceChildren(sign);
+    setTimeout(() => { button.replaceChildren(...was); delete button.dataset.told; }, 1200);
+  };
+  const copy = (button, text) => navigator.clipboard && navigator.clipboard.writeText(text).then(() => tell(button, "✓"), () => tell(button, "✗"));
+
+  // A choice that counts at once.
+  document.addEventListener("change", (e) => { if (e.target.matches("[data-submit]")) e.target.form.requestSubmit(); });
+
+  // The palette: words lead to sessions and pages.
+  const palette = document.getElementById("palette");
+  if (palette) {
+    const field = palette.querySelector("input"), options = () => [...palette.querySelectorAll("[role=option]:not([aria-disabled])")];
+    const choose = (to) => {
+      const all = options(), at = all.findIndex((o) => o.getAttribute("aria-selected") === "true");
+      if (!all.length) return;
+      if (at >= 0) all[at].setAttribute("aria-selected", "false");
+      const next = all[(Math.max(at, to > 0 ? at : 0) + to + all.length) % all.length];
+      next.setAttribute("aria-selected", "true");
+      next.id ||= "palette-" + all.indexOf(next);
+      field.setAttribute("aria-activedescendant", next.id);
+      next.scrollIntoView({ block: "nearest" });
+    };
+    const open = () => { show("palette"); field.value = ""; field.focus(); htmx.trigger(field, "palette"); };
+    document.addEventListener("keydown", (e) => {
+      if ((e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey && e.key.toLowerCase() === "k") { e.preventDefault(); if (palette.open) palette.close(); else if (!document.querySelector("dialog[open]")) open(); }
+    });
+    document.addEventListener("click", (e) => { if (e.target.closest("[data-open=palette]")) open(); });
+    palette.addEventListener("keydown", (e) => {
+      if (e.key === "ArrowDown" || e.key === "ArrowUp") { e.preventDefault(); choose(e.key === "ArrowDown" ? 1 : -1); }
+      if (e.key === "Enter") { e.preventDefault(); const o = palette.querySelector("[aria-selected=true] a"); if (o) o.click(); }
+    });
+    palette.addEventListener("htmx:afterSwap", () => { field.removeAttribute("aria-activedescendant"); choose(1); });
+    palette.addEventListener("click", (e) => { if (e.target === palette || e.target.closest("a")) palette.close(); });
+  }
 
   // A form that asks first: data-confirm says what would happen, data-danger
   // that a word has to be typed.
@@ -85,8 +131,13 @@
 
   // The page of a session: it opens at its end, keeps its place when older
   // entries come in above, and follows new ones while the end is in view.
-  const entries = document.getElementById("entries"), newest = document.getElementById("newest");
-  if (entries && newest) {
+  // Another session may take its place without a page load; what was set up for
+  // the one before ends then.
+  let life = new AbortController();
+  const session = () => {
+    const entries = document.getElementById("entries"), newest = document.getElementById("newest"), signal = life.signal;
+    if (!entries || !newest) return;
+    const on = (name, then) => document.addEventListener(name, then, { signal });
     const root = document.documentElement, query = new URLSearchParams(location.search);
     const toLinked = () => {
       const linked = /^#e(\d+)$/.exec(location.hash);
@@ -96,15 +147,17 @@
       location.replace(location.pathname + "?" + query + location.hash);
     };
     toLinked();
-    window.addEventListener("hashchange", toLinked);
+    window.addEventListener("hashchange", toLinked, { signal });
     const toEnd = () => newest.scrollIntoView({ block: "end" });
     let atEnd = !location.hash && !query.has("at") && !query.has("before") && !query.has("find");
     if (atEnd || location.hash === "#newest") { atEnd = true; toEnd(); }
     const button = document.querySelector(".to-newest");
-    new IntersectionObserver((seen) => {
+    const watch = new IntersectionObserver((seen) => {
       atEnd = seen[seen.length - 1].isIntersecting;
       if (button) button.classList.toggle("seen", atEnd);
-    }, { rootMargin: "0px 0px 80px 0px" }).observe(newest);
+    }, { rootMargin: "0px 0px 80px 0px" });
+    watch.observe(newest);
+    signal.addEventListener("abort", () => watch.disconnect());
     // What comes in above is laid out as it comes near, and only then has its
     // height: the place is kept for some frames.
     let held = null;
@@ -114,18 +167,164 @@
       held = null;
       root.style.overflowAnchor = "";
     };
-    document.addEventListener("htmx:beforeSwap", (e) => {
+    on("htmx:beforeSwap", (e) => {
       if (!e.detail.target.classList.contains("older") || held) return;
-      const el = [...entries.querySelectorAll(".said")].find((a) => a.getBoundingClientRect().bottom > 0);
+      const el = [...entries.children].find((a) => !a.matches(".older, .newer") && a.getBoundingClientRect().bottom > 0);
       if (el) { held = { el, top: el.getBoundingClientRect().top }; root.style.overflowAnchor = "none"; }
     });
     // It is told once for each entry that came in.
-    document.addEventListener("htmx:afterSwap", () => { if (held && !held.kept) { held.kept = true; keep(6); } });
-    document.addEventListener("htmx:sseMessage", () => {
+    on("htmx:afterSwap", () => { if (held && !held.kept) { held.kept = true; keep(6); } });
+    on("htmx:sseMessage", () => {
       const nothing = document.getElementById("nothing");
       if (nothing) nothing.remove();
+      join();
       if (atEnd) toEnd();
     });
+    on("htmx:afterSettle", () => join());
+
+    // A result that came after its call goes into the row of the call.
+    const join = () => {
+      for (const row of entries.querySelectorAll("[data-result]")) {
+        const call = entries.querySelector(`[data-call="${CSS.escape(row.dataset.result)}"]`), output = row.querySelector(".answer"), said = row.closest(".said");
+        if (!call || !output) continue;
+        call.append(output);
+        call.removeAttribute("data-call");
+        call.classList.toggle("failed", row.classList.contains("failed"));
+        const state = call.querySelector(".state"), took = row.dataset.at - call.dataset.at;
+        state.replaceChildren(...row.querySelector(".state").childNodes);
+        if (took > 0) state.prepend((took < 1000 ? took + " ms " : (took / 1000).toFixed(1) + " s "));
+        row.remove();
+        if (said && !said.querySelector(".text, .call, .answer, img")) { if (!output.id) output.id = said.id; said.remove(); }
+      }
+      // Runs that came one by one are one.
+      for (const run of [...entries.querySelectorAll(".run + .run")]) {
+        const first = run.previousElementSibling, count = first.querySelector("[data-count]");
+        if (!first.matches(".run")) continue;
+        count.dataset.count = +count.dataset.count + +run.querySelector("[data-count]").dataset.count;
+        count.textContent = entries.dataset.many.replace("%d", count.dataset.count);
+        run.querySelector("summary").remove();
+        first.append(...run.childNodes);
+        run.remove();
+      }
+      // What a turn used stands at its end alone.
+      for (const end of entries.querySelectorAll(".turn-end")) {
+        const next = end.nextElementSibling;
+        if (next && next.matches(".said:not(.user), .run, .turn-end")) end.remove();
+      }
+    };
+    join();
+
+    // The menu opens for the entry that it was asked for from.
+    const menu = document.getElementById("act"), openAt = (seq) => {
+      menu.querySelector("#at").value = seq;
+      menu.showPopover();
+      menu.focus(); // not a field: the key that opened the menu would count there, too
+    };
+    if (menu && menu.querySelector("#at")) {
+      on("click", (e) => {
+        const from = e.target.closest("[data-from]");
+        if (from && !e.ctrlKey && !e.metaKey && !e.shiftKey) { e.preventDefault(); openAt(from.dataset.from); }
+      });
+      if (location.hash === "#act") openAt(query.get("at") || "");
+    }
+
+    // Jumps and links within what is here need no page; behind it, the server
+    // finds the place.
+    on("click", (e) => {
+      const jump = e.target.closest("[data-jump]"), link = e.target.closest(".outline a, .hits a");
+      if (e.ctrlKey || e.metaKey || e.shiftKey) return;
+      if (link) {
+        const there = document.getElementById(new URL(link.href).hash.slice(1));
+        if (there && link.matches(".outline a")) { e.preventDefault(); closeSheet(); history.replaceState(null, "", "#" + there.id); there.scrollIntoView({ block: "start" }); }
+      }
+      if (!jump) return;
+      const kind = jump.dataset.jump === "prompt" ? ".said.user" : ".call.failed, .said.failed";
+      const next = [...entries.querySelectorAll(kind)].find((el) => el.getBoundingClientRect().top > 80);
+      if (next) { e.preventDefault(); closeSheet(); if (next.matches("details")) next.open = true; next.scrollIntoView({ block: "start" }); next.querySelector("a, summary").focus({ preventScroll: true }); return; }
+      const last = [...entries.querySelectorAll("[id^=e]")].pop(), to = new URL(jump.href);
+      if (last) to.searchParams.set("from", last.id.slice(1));
+      jump.href = to;
+    });
+    const closeSheet = () => { const rail = document.getElementById("rail"); if (rail && rail.matches(":popover-open")) rail.hidePopover(); };
+
+    // One button that copies follows the pointer and the focus from code to code.
+    const copyCode = document.querySelector(".copy"), place = document.querySelector(".conversation");
+    let code = null;
+    const offer = (e) => {
+      const pre = e.target.closest && e.target.closest("pre:not([aria-hidden])");
+      if (!pre || pre === code && !copyCode.hidden) return;
+      const at = (pre.closest(".numbered") || pre).getBoundingClientRect(), from = place.getBoundingClientRect();
+      code = pre;
+      copyCode.hidden = false;
+      copyCode.style.top = at.top - from.top + 6 + "px";
+      copyCode.style.left = at.right - from.left - 38 + "px";
+    };
+    copyCode.addEventListener("click", () => { if (code) copy(copyCode, code.textContent); });
+    entries.addEventListener("pointerover", (e) => { if (e.target.closest("pre")) offer(e); else copyCode.hidden = true; });
+    entries.addEventListener("focusin", offer);
+    on("keydown", (e) => {
+      if (e.key !== "c" || e.ctrlKey || e.metaKey || e.altKey || typing(e)) return;
+      const pre = document.activeElement.closest("pre"), said = document.activeElement.closest(".said") || document.querySelector(".said.current");
+      if (pre) copy(copyCode, pre.textContent);
+      else if (said && said.querySelector("[data-copy-from]")) said.querySelector("[data-copy-from]").click();
+    });
+
+    // A picture opens large.
+    const box = document.getElementById("lightbox");
+    const enlarge = (img) => { box.querySelector("img").src = img.src; box.querySelector("img").alt = img.alt; box.showModal(); box.focus(); };
+    const pictures = () => { for (const img of entries.querySelectorAll("figure img:not(.zoom)")) { img.classList.add("zoom"); img.tabIndex = 0; img.setAttribute("role", "button"); } };
+    if (box) {
+      pictures();
+      on("htmx:afterSettle", pictures);
+      entries.addEventListener("click", (e) => { if (e.target.matches(".zoom")) enlarge(e.target); });
+      entries.addEventListener("keydown", (e) => { if (e.target.matches(".zoom") && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); enlarge(e.target); } });
+      box.addEventListener("click", () => box.close());
+    }
+  };
+  session();
+
+  // The list of sessions beside the one that is read.
+  const pane = document.getElementById("pane");
+  if (pane) {
+    const mark = () => { for (const a of pane.querySelectorAll("li a")) if (new URL(a.href).pathname === location.pathname) a.setAttribute("aria-current", "page"); else a.removeAttribute("aria-current"); };
+    const wide = matchMedia("(min-width: 64rem)"), fill = () => { if (wide.matches && !pane.childElementCount) htmx.trigger(pane, "fill"); };
+    wide.addEventListener("change", fill);
+    addEventListener("load", fill);
+    document.addEventListener("htmx:afterSettle", (e) => {
+      mark();
+      if (e.target.id !== "session") return;
+      life.abort();
+      life = new AbortController();
+      session();
+    });
+    pane.addEventListener("keydown", (e) => {
+      if (e.key !== "ArrowDown" && e.key !== "ArrowUp") return;
+      const all = [...pane.querySelectorAll("li a")], at = all.indexOf(document.activeElement), next = all[at < 0 ? 0 : at + (e.key === "ArrowDown" ? 1 : -1)];
+      if (next) { e.preventDefault(); next.focus(); }
+    });
+  }
+
+  // Times are told in the place of the reader.
+  const local = (root) => { for (const t of root.querySelectorAll("time[datetime]:not([data-local])")) { const d = new Date(t.dateTime); if (!isNaN(d)) { t.dataset.local = "1"; t.title = d.toLocaleString(); } } };
+  local(document);
+  document.addEventListener("htmx:afterSettle", () => local(document));
+
+  // A page that no longer hears of what is new says so.
+  const banner = document.getElementById("banner");
+  if (banner) {
+    let tries = 0;
+    const tell = (what) => {
+      banner.hidden = !what;
+      if (!what) return;
+      banner.querySelector("span").textContent = banner.dataset[what];
+      banner.querySelector("a").hidden = what !== "out";
+    };
+    document.addEventListener("htmx:sseError", () => {
+      const gone = ++tries > 3;
+      if (banner.hidden) tell("again");
+      fetch("/pane", { cache: "no-store" }).then((r) => { if (r.status === 401) tell("out"); }, () => { if (gone) tell("gone"); });
+    });
+    document.addEventListener("htmx:sseOpen", () => { tries = 0; tell(""); });
   }
 
   // A browser may keep a page that was left, and with it its stream; six of

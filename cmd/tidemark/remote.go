@@ -1,0 +1,187 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer/remote"
+	"github.com/tidemark-sessions/tidemark/transfer/sync"
+)
+
+func remoteCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remote",
+		Short: "Where your machines share their sessions",
+		Long: `A remote is a place where your machines leave their sessions for each other: a
+folder on a stick or a network disk, or one that a program like Syncthing copies
+around. Everything in it is encrypted under keys that only your machines have.
+Checkpoints, approvals, loops, files of agents and fleets never leave a machine, and
+neither do sessions with the tag private.`,
+		Example: `  tidemark remote add home file:/media/stick/tidemark
+  tidemark sync
+  tidemark remote pair                                        # shows a code; then, on the other machine:
+  tidemark remote add home file:/media/stick/tidemark --code-file code`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	cmd.AddCommand(a.remoteAdd(), a.remoteList(), a.remoteCheck(), a.remotePair(),
+		a.remoteChange("rm NAME", "Forget a remote; what is there stays there", "rm home", cobra.ExactArgs(1), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+			return r.Remove(cmd.Context(), args[0])
+		}),
+		a.remoteChange("forget MACHINE [REMOTE]", "Let a machine out: it cannot open what is written from now on", "forget old-laptop", cobra.RangeArgs(1, 2), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+			err := r.Forget(cmd.Context(), remoteArg(args[1:]), args[0])
+			if err == nil {
+				a.say("%s cannot open what is written from now on. It keeps what it has pulled, and copies of the remote that were made before.", args[0])
+			}
+			return err
+		}))
+	return cmd
+}
+
+// remoteArg is the remote that a command names, "" for the only one.
+func remoteArg(args []string) string { return cmp.Or(append(args, "")...) }
+
+func (a *app) remotes(s *store.Store) *sync.Remotes { return sync.Of(s.Records(), a.host()) }
+
+// remoteChange is a subcommand that changes the remotes of the store.
+func (a *app) remoteChange(use, short, example string, args cobra.PositionalArgs, change func(*cobra.Command, *sync.Remotes, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Example: "  tidemark remote " + example, Args: usage(args),
+		RunE: a.onStore(open.Create, func(cmd *cobra.Command, s *store.Store, args []string) error { return change(cmd, a.remotes(s), args) })}
+}
+
+func (a *app) remoteAdd() *cobra.Command {
+	var codeFile string
+	cmd := a.remoteChange("add NAME URL", "Share sessions by a place: file:DIR", "add home file:/media/stick/tidemark", cobra.ExactArgs(2), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+		var code []byte
+		var err error
+		if codeFile != "" {
+			if code, err = os.ReadFile(codeFile); err != nil {
+				return tidemark.Invalidf("--code-file: %w", err)
+			}
+		}
+		dir, err := os.Getwd()
+		if err == nil {
+			err = r.Add(cmd.Context(), args[0], remote.Clean(args[1], dir), string(code))
+		}
+		if err == nil {
+			a.say("This machine shares its sessions by %s now: tidemark sync", args[0])
+		}
+		return err
+	})
+	cmd.Flags().StringVar(&codeFile, "code-file", "", "a `FILE` with the code of tidemark remote pair, or an age identity that was let in; of a place that others use")
+	return cmd
+}
+
+func (a *app) remoteList() *cobra.Command {
+	return &cobra.Command{Use: "ls", Short: "The remotes, their machines, and when each was last met", Example: "  tidemark remote ls\n  tidemark remote ls --json", Args: usage(cobra.NoArgs),
+		RunE: a.onStore(open.Read, func(cmd *cobra.Command, s *store.Store, _ []string) error {
+			all, err := a.remotes(s).List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return printTable(a, all, []string{"NAME", "MET", "MACHINES", "URL"}, func(r sync.Remote) []string {
+				var names []string
+				for _, m := range r.Machines {
+					names = append(names, m.Name)
+				}
+				met := "never"
+				if !r.MetAt.IsZero() {
+					met = a.when(r.MetAt)
+				}
+				return []string{r.Name, met, strings.Join(names, ", "), r.URL}
+			})
+		})}
+}
+
+func (a *app) remoteCheck() *cobra.Command {
+	return &cobra.Command{Use: "check [NAME]", Short: "Read everything at a remote, and remove what nothing needs", Example: "  tidemark remote check", Args: usage(cobra.MaximumNArgs(1)),
+		RunE: a.onStore(open.Write, func(cmd *cobra.Command, s *store.Store, args []string) error {
+			c, err := sync.Check(cmd.Context(), s, remoteArg(args), a.syncOptions(cmd))
+			a.progressDone()
+			if err != nil {
+				return err
+			}
+			err = a.printf(c, "%s: %d machines, %d sessions, %d blobs are whole; %d removed that nothing needs\n", c.Remote, c.Machines, c.Sessions, c.Blobs, c.Removed)
+			return errors.Join(err, a.syncProblems(c.Problems))
+		})}
+}
+
+func (a *app) remotePair() *cobra.Command {
+	return a.remoteChange("pair [NAME]", "Show a code that lets one more machine in, once, within an hour", "pair > code", cobra.MaximumNArgs(1), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+		until := time.Now().Add(time.Hour)
+		code, err := r.Pair(cmd.Context(), remoteArg(args), until)
+		if err != nil {
+			return err
+		}
+		a.say("Whoever has this code is let in, once, until %s. On the other machine: tidemark remote add NAME URL --code-file FILE", until.Format(time.TimeOnly))
+		return a.printf(map[string]any{"code": code, "until": until}, "%s\n", code)
+	})
+}
+
+func (a *app) syncOptions(cmd *cobra.Command) sync.Options {
+	return sync.Options{Holder: a.holder(cmd), Host: a.host(), Progress: func(done int, what string) { a.progress("%d %s", done, what) }}
+}
+
+// syncProblems tells what could not be done. What only waits is no failure.
+func (a *app) syncProblems(all []sync.Problem) error {
+	faults := 0
+	for _, p := range all {
+		if a.say("tidemark: %s", p); !p.Waits {
+			faults++
+		}
+	}
+	if faults > 0 {
+		return &partly{faults}
+	}
+	return nil
+}
+
+// syncCommand is push, pull or sync.
+func syncCommand(a *app, name, short string, push, pull bool) *cobra.Command {
+	o := sync.Options{Push: push, Pull: pull}
+	var watch bool
+	cmd := &cobra.Command{
+		Use: name + " [REMOTE]", Short: short,
+		Long: short + `. Only what is new travels; interrupted, the next run goes on.
+What several machines added while they were apart becomes branches of one session.
+Sessions with the tag private stay on this machine.`,
+		Example: "  tidemark " + name + "\n  tidemark " + name + " home --dry-run\n  tidemark " + name + " --tag work --watch",
+		Args:    usage(cobra.MaximumNArgs(1)),
+		RunE: a.onStore(open.Write, func(cmd *cobra.Command, s *store.Store, args []string) error {
+			all := a.syncOptions(cmd)
+			all.Push, all.Pull, all.DryRun, all.Tag, all.Project = o.Push, o.Pull, o.DryRun, o.Tag, o.Project
+			if watch {
+				return sync.Watch(cmd.Context(), s, remoteArg(args), all, 10*time.Second, func(r sync.Report, err error) {
+					if err = errors.Join(err, a.printSync(r, o.DryRun)); err != nil {
+						a.complain(err)
+					}
+				})
+			}
+			r, err := sync.Run(cmd.Context(), s, remoteArg(args), all)
+			a.progressDone()
+			if err != nil {
+				return err
+			}
+			return a.printSync(r, o.DryRun)
+		}),
+	}
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "count what would travel, and change nothing")
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on until it is stopped, and look every ten seconds")
+	cmd.Flags().StringVar(&o.Project, "project", "", "only sessions of the project in this `FOLDER`")
+	cmd.Flags().StringVar(&o.Tag, "tag", "", "only sessions with this `TAG`")
+	return cmd
+}
+
+func (a *app) printSync(r sync.Report, dry bool) error {
+	if r.Renamed != "" {
+		a.say("Another store writes to the remote as this machine, such as the one of which this is a copy. This one is machine %s now.", r.Renamed)
+	}
+	return errors.Join(a.printf(r, "%s", r.Text(dry)), a.syncProblems(r.Problems))
+}

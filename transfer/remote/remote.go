@@ -1,0 +1,81 @@
+// Package remote keeps blobs for the machines of one person in a place that none of
+// them has to trust: a folder on a stick, one that Syncthing or NFS carries around.
+// A place is five calls. It knows nothing of sessions; what is in a blob, and
+// whether it is what its writer put there, is up to package sync, which seals it.
+//
+//	place, err := remote.Open(ctx, "file:/media/stick/tidemark")
+//	err = place.PutNew(ctx, "m/3f2a/head", data)
+package remote
+
+import (
+	"context"
+	"iter"
+	"path/filepath"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+)
+
+// MaxBytes bounds one blob: a line of the largest size that a store keeps, and what
+// it takes to seal it.
+const MaxBytes = tidemark.MaxBodyBytes + 16<<20
+
+// Blobs is a place for blobs. Each has a name; see CheckName. All methods may be
+// called concurrently. Every error but those named here means that the place cannot
+// be used now, and answers to ErrStorage.
+type Blobs interface {
+	// Get returns a blob: ErrNotFound. What it returns may be half there, or
+	// anything that whoever keeps the place put there.
+	Get(ctx context.Context, name string) ([]byte, error)
+	// PutNew makes a blob, which is durable when it returns nil. It does nothing
+	// when a blob of the same content is there. ErrExists: another one is.
+	PutNew(ctx context.Context, name string, data []byte) error
+	// Replace puts a blob in place of another one or of none. Readers get the old
+	// one or the new one. Only the writer that owns the name may call it.
+	Replace(ctx context.Context, name string, data []byte) error
+	// List yields the names that begin with a prefix, which is empty or ends with a
+	// slash, in no order.
+	List(ctx context.Context, prefix string) iter.Seq2[string, error]
+	// Delete removes a blob. A missing one is no error.
+	Delete(ctx context.Context, name string) error
+	Close() error
+}
+
+// Open opens the place at a URL. ErrInvalid: it is no URL of a place. ErrNotFound:
+// there is no such folder.
+func Open(_ context.Context, url string) (Blobs, error) {
+	kind, rest, ok := strings.Cut(url, ":")
+	switch {
+	case ok && kind == "file":
+		return openFolder(strings.TrimPrefix(rest, "//"))
+	case ok && (kind == "s3" || kind == "ssh" || kind == "https" || kind == "http"):
+		return nil, hint.With(tidemark.Unsupportedf("%s: remotes of this kind are not there yet", kind), "use a folder: file:DIR")
+	}
+	return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a remote", url), "name a folder: file:/media/stick/tidemark")
+}
+
+// Clean returns a URL as it is kept: the path of a folder is absolute.
+func Clean(url, dir string) string {
+	rest, ok := strings.CutPrefix(url, "file:")
+	if !ok {
+		return url
+	}
+	if rest = strings.TrimPrefix(rest, "//"); !filepath.IsAbs(rest) {
+		rest = filepath.Join(dir, rest)
+	}
+	return "file:" + filepath.Clean(rest)
+}
+
+// CheckName returns ErrInvalid unless a name consists of parts of lower-case letters,
+// digits and dashes, with slashes between them.
+func CheckName(name string) error {
+	ok := len(name) <= 200
+	for part := range strings.SplitSeq(name, "/") {
+		ok = ok && part != "" && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	}
+	if !ok {
+		return tidemark.Invalidf("%.40q: no name of a blob", name)
+	}
+	return nil
+}

@@ -1,0 +1,432 @@
+package sync
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/transfer/remote"
+)
+
+// Remote is a place that this store shares its sessions by, as a list shows it.
+type Remote struct {
+	Name     string    `json:"name"`
+	URL      string    `json:"url"`
+	MetAt    time.Time `json:"met_at,omitzero"` // when it was last read or written without a fault
+	Machines []Machine `json:"machines"`
+}
+
+// Machine is one store that shares its sessions by a remote.
+type Machine struct {
+	ID   string    `json:"id"`
+	Name string    `json:"name"`
+	At   time.Time `json:"at,omitzero"` // when it last wrote, by its clock
+	This bool      `json:"this,omitempty"`
+}
+
+// machineBytes is the length of the id of a machine.
+const machineBytes = 8
+
+// thisMachine is the record of what this store is called at remotes. The id is
+// another one after the store was restored from a backup.
+type thisMachine struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+var machineKey = tidemark.Key{Kind: records.KindRemote, ID: "machine"}
+
+// settings is the record of a remote: where it is, what opens it, and what was last
+// seen there, which a remote that shows less has lost or hides.
+type settings struct {
+	Name     string           `json:"name"`
+	URL      string           `json:"url"`
+	Identity string           `json:"identity"` // opens the keyring
+	Store    string           `json:"store"`    // the id of the keyring
+	Ring     int64            `json:"ring"`     // the newest keyring that was seen
+	Machine  string           `json:"machine"`  // what this store was called there when it last wrote
+	Own      point            `json:"own"`
+	Under    string           `json:"under,omitempty"`   // the key of the keyring that it was sealed with
+	Pending  *point           `json:"pending,omitempty"` // the head that was about to be written
+	Again    bool             `json:"again,omitempty"`   // what is there of this machine is damaged
+	Peers    map[string]*peer `json:"peers,omitempty"`
+	MetAt    time.Time        `json:"met_at,omitzero"`
+
+	version int64
+}
+
+// point is one head of a machine.
+type point struct {
+	Generation int64  `json:"generation"`
+	Hash       string `json:"hash"`
+}
+
+// peer is what was seen of another machine.
+type peer struct {
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
+	point
+	Shards map[int]string `json:"shards"` // those of which nothing waits
+}
+
+// Remotes manages the remotes of a store.
+type Remotes struct {
+	k    *records.Kernel
+	host string
+}
+
+// Of returns the remotes of a store; host is what other machines call this one.
+func Of(k *records.Kernel, host string) *Remotes { return &Remotes{k: k, host: host} }
+
+func (r *Remotes) key(name string) tidemark.Key {
+	return tidemark.Key{Kind: records.KindRemote, ID: "r" + r.k.Hash("remote", name)}
+}
+
+// checkName returns ErrInvalid for a name that no remote can have.
+func checkName(name string) error {
+	if len(name) > 40 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		return tidemark.Invalidf("remote %.40q: want lower-case letters, digits and dashes", name)
+	}
+	return nil
+}
+
+// load returns the settings of a remote; "" means the only one. ErrNotFound.
+func (r *Remotes) load(ctx context.Context, name string) (*settings, error) {
+	if name == "" {
+		all, err := r.List(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(all) == 0:
+			return nil, hint.With(tidemark.NotFoundf("this store has no remote"), "add one: tidemark remote add home file:/media/stick/tidemark")
+		case len(all) > 1:
+			return nil, hint.With(tidemark.Invalidf("this store has %d remotes", len(all)), "name one of them, such as: %s", all[0].Name)
+		}
+		name = all[0].Name
+	}
+	var c settings
+	rec, err := r.k.Get(ctx, r.key(name), &c)
+	if err == nil && rec.Version == 0 {
+		err = hint.With(tidemark.NotFoundf("there is no remote %.40q", name), "see which there are: tidemark remote ls")
+	}
+	c.version = rec.Version
+	return &c, err
+}
+
+func (r *Remotes) save(ctx context.Context, c *settings) error {
+	rec, err := records.Put(r.key(c.Name), c.version, c)
+	if err == nil {
+		_, err = r.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{rec}})
+	}
+	if err == nil {
+		c.version++
+	}
+	return err
+}
+
+// machine returns what this store is called, which it decides when it is first asked.
+func (r *Remotes) machine(ctx context.Context) (m thisMachine, err error) {
+	err = records.Retry(ctx, func() error {
+		rec, err := r.k.Get(ctx, machineKey, &m)
+		if err != nil || rec.Version > 0 {
+			return err
+		}
+		m, err = r.rename(ctx, 0)
+		return err
+	})
+	return m, err
+}
+
+// rename gives this store another id.
+func (r *Remotes) rename(ctx context.Context, version int64) (thisMachine, error) {
+	var id [machineBytes]byte
+	rand.Read(id[:])
+	m := thisMachine{ID: hex.EncodeToString(id[:]), Name: cmp.Or(r.host, "machine")}
+	if len(m.Name) > maxName {
+		m.Name = m.Name[:maxName]
+	}
+	rec, err := records.Put(machineKey, version, m)
+	if err == nil {
+		_, err = r.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{rec}})
+	}
+	return m, err
+}
+
+// List returns the remotes, by name.
+func (r *Remotes) List(ctx context.Context) ([]Remote, error) {
+	var all []Remote
+	me := thisMachine{}
+	if _, err := r.k.Get(ctx, machineKey, &me); err != nil {
+		return nil, err
+	}
+	for rec, err := range r.k.Backend().List(ctx, tidemark.Query{Kind: records.KindRemote, Prefix: "r", Order: tidemark.ByID}) {
+		if err != nil {
+			return nil, err
+		}
+		if strings.Contains(rec.ID, ".") || rec.Owner != "" {
+			continue
+		}
+		var c settings
+		if err := records.Decode(rec, &c); err != nil {
+			return nil, err
+		}
+		one := Remote{Name: c.Name, URL: c.URL, MetAt: c.MetAt, Machines: []Machine{{ID: me.ID, Name: me.Name, At: c.MetAt, This: true}}}
+		for id, p := range c.Peers {
+			one.Machines = append(one.Machines, Machine{ID: id, Name: p.Name, At: p.At})
+		}
+		slices.SortFunc(one.Machines[1:], func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b Remote) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// Add makes a remote known to this store. An empty place becomes a remote. One that
+// others made opens with code: what Pair returned there, or any age identity or
+// recovery key that they let in. ErrSealed: it opens with something else.
+func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if has, err := r.k.Has(ctx, r.key(name)); err != nil || has {
+		return cmp.Or(err, tidemark.Existsf("there is a remote %s already", name))
+	}
+	blobs, err := remote.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer blobs.Close()
+	m, err := r.machine(ctx)
+	if err != nil {
+		return err
+	}
+	identity, slot, err := seal.NewIdentity(m.ID)
+	if err != nil {
+		return err
+	}
+	c := &settings{Name: name, URL: url, Identity: identity}
+	version, body, err := newestRing(ctx, blobs)
+	var ring *seal.Ring
+	switch {
+	case err != nil:
+		return err
+	case version == 0:
+		ring, err = seal.NewRing(slot)
+	case code == "":
+		return hint.With(tidemark.Errorf(tidemark.ErrSealed, "%s: others use it already, and nothing was given that opens it", url),
+			"on one of their machines: tidemark remote pair; then here: tidemark remote add %s %s --code-file FILE", name, url)
+	default:
+		ring, err = letIn(ctx, body, code, slot)
+	}
+	if err != nil {
+		return err
+	}
+	if err := putRing(ctx, blobs, version+1, ring); err != nil {
+		return err
+	}
+	c.Ring, c.Store = version+1, ring.Header().Store
+	return r.save(ctx, c)
+}
+
+// pairLabel begins the label of the slot of a code, before the time when it ends.
+const pairLabel = "pair until "
+
+// letIn lets a slot into a keyring that a code opens. The code is used up.
+func letIn(ctx context.Context, body []byte, code string, slot seal.NewSlot) (*seal.Ring, error) {
+	u, err := seal.KeyFile([]byte(code))
+	if err != nil {
+		return nil, err
+	}
+	ring, err := seal.OpenRing(ctx, body, u)
+	if err != nil {
+		return nil, err
+	}
+	if ring, err = ring.Add(slot); err != nil {
+		return nil, err
+	}
+	for _, s := range ring.Header().Slots {
+		until, is := strings.CutPrefix(s.Label, pairLabel)
+		if !is || !s.Opened {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, until); err != nil || time.Now().After(at) {
+			return nil, hint.With(tidemark.Errorf(tidemark.ErrSealed, "the code ended at %s", until), "make another one: tidemark remote pair")
+		}
+		if ring, err = ring.Remove(s.ID); err != nil {
+			return nil, err
+		}
+	}
+	return ring, nil
+}
+
+// ringName is the name of a version of the keyring.
+func ringName(version int64) string { return fmt.Sprintf("ring/%010d", version) }
+
+// newestRing returns the newest keyring of a place, version 0 when there is none.
+func newestRing(ctx context.Context, blobs remote.Blobs) (version int64, body []byte, err error) {
+	for name, err := range blobs.List(ctx, "ring/") {
+		if err != nil {
+			return 0, nil, err
+		}
+		var n int64
+		if _, err := fmt.Sscanf(name, "ring/%d", &n); err == nil && ringName(n) == name {
+			version = max(version, n)
+		}
+	}
+	if version == 0 {
+		return 0, nil, nil
+	}
+	body, err = blobs.Get(ctx, ringName(version))
+	return version, body, err
+}
+
+func putRing(ctx context.Context, blobs remote.Blobs, version int64, ring *seal.Ring) error {
+	body, err := ring.Encode()
+	if err != nil {
+		return err
+	}
+	err = blobs.PutNew(ctx, ringName(version), body)
+	if errors.Is(err, tidemark.ErrExists) {
+		err = tidemark.Conflictf("another machine changed the keyring of the remote at the same moment; try again")
+	}
+	return err
+}
+
+// Remove makes this store forget a remote. What is there stays there.
+func (r *Remotes) Remove(ctx context.Context, name string) error {
+	c, err := r.load(ctx, name)
+	if err != nil {
+		return err
+	}
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.key(c.Name), Version: c.version}}}
+	for rec, err := range r.k.Backend().List(ctx, tidemark.Query{Kind: records.KindRemote, Prefix: r.key(c.Name).ID + ".", Order: tidemark.ByID}) {
+		if err != nil {
+			return err
+		}
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: rec.Key, Version: rec.Version})
+	}
+	_, err = r.k.Commit(ctx, b)
+	return err
+}
+
+// Pair returns a code that lets one machine in, once, until a time.
+func (r *Remotes) Pair(ctx context.Context, name string, until time.Time) (code string, err error) {
+	err = r.changeRing(ctx, name, func(_ *settings, ring *seal.Ring) (*seal.Ring, error) {
+		text, slot, err := seal.NewIdentity(pairLabel + until.UTC().Format(time.RFC3339))
+		if err != nil {
+			return nil, err
+		}
+		code = text
+		return ring.Add(slot)
+	})
+	return code, err
+}
+
+// Forget lets a machine out: it cannot open what is written from then on. What it
+// wrote stays, and what it has read it has. ErrNotFound.
+func (r *Remotes) Forget(ctx context.Context, name, machine string) error {
+	return r.changeRing(ctx, name, func(c *settings, ring *seal.Ring) (*seal.Ring, error) {
+		var found []seal.Slot
+		for _, s := range ring.Header().Slots {
+			p := c.Peers[s.Label]
+			if isMachine(s.Label) && (p != nil && p.Name == machine || len(machine) >= 4 && strings.HasPrefix(s.Label, machine)) {
+				found = append(found, s)
+			}
+		}
+		switch {
+		case len(found) == 0:
+			return nil, hint.With(tidemark.NotFoundf("no machine %.40q is let in", machine), "see which there are: tidemark remote ls")
+		case len(found) > 1:
+			return nil, tidemark.Invalidf("%q is %d machines; name one by its id", machine, len(found))
+		case found[0].Opened:
+			return nil, hint.With(tidemark.Invalidf("%q is this machine", machine), "to leave the remote: tidemark remote rm; another machine lets this one out")
+		}
+		ring, err := ring.Remove(found[0].ID)
+		if err != nil {
+			return nil, err
+		}
+		return ring.NewKey()
+	})
+}
+
+// changeRing replaces the keyring of a remote.
+func (r *Remotes) changeRing(ctx context.Context, name string, change func(*settings, *seal.Ring) (*seal.Ring, error)) error {
+	c, err := r.load(ctx, name)
+	if err != nil {
+		return err
+	}
+	blobs, err := remote.Open(ctx, c.URL)
+	if err != nil {
+		return err
+	}
+	defer blobs.Close()
+	ring, err := c.openRing(ctx, blobs)
+	if err != nil {
+		return err
+	}
+	if ring, err = dropExpired(ring); err != nil {
+		return err
+	}
+	if ring, err = change(c, ring); err != nil {
+		return err
+	}
+	if err := putRing(ctx, blobs, c.Ring+1, ring); err != nil {
+		return err
+	}
+	c.Ring++
+	return r.save(ctx, c)
+}
+
+// dropExpired takes out the slots of codes that nobody used in time.
+func dropExpired(ring *seal.Ring) (*seal.Ring, error) {
+	for _, s := range ring.Header().Slots {
+		until, is := strings.CutPrefix(s.Label, pairLabel)
+		if at, err := time.Parse(time.RFC3339, until); !is || err == nil && time.Now().Before(at) {
+			continue
+		}
+		var err error
+		if ring, err = ring.Remove(s.ID); err != nil {
+			return nil, err
+		}
+	}
+	return ring, nil
+}
+
+// openRing opens the newest keyring of a remote, and notes its version.
+func (c *settings) openRing(ctx context.Context, blobs remote.Blobs) (*seal.Ring, error) {
+	version, body, err := newestRing(ctx, blobs)
+	switch {
+	case err != nil:
+		return nil, err
+	case version == 0:
+		return nil, hint.With(tidemark.NotFoundf("%s holds no remote any more", c.URL), "is the right disk there? To begin anew: tidemark remote rm %s, then add it again", c.Name)
+	case version < c.Ring:
+		return nil, tidemark.Errorf(tidemark.ErrCorrupt, "%s shows an older state than this machine has seen: keyring %d, not %d", c.URL, version, c.Ring)
+	}
+	u, err := seal.KeyFile([]byte(c.Identity))
+	if err != nil {
+		return nil, err
+	}
+	ring, err := seal.OpenRing(ctx, body, u)
+	if errors.Is(err, tidemark.ErrSealed) {
+		return nil, hint.With(tidemark.Errorf(tidemark.ErrSealed, "%s: this machine was let out of the remote", c.URL), "to be let in again: tidemark remote rm %s, then add it with a code of tidemark remote pair", c.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ring.Header().Store != c.Store {
+		return nil, tidemark.Errorf(tidemark.ErrCorrupt, "%s is another remote than the one that was added as %s", c.URL, c.Name)
+	}
+	c.Ring = version
+	return ring, nil
+}
