@@ -55,6 +55,10 @@ func talk(t *testing.T, st *store.Store, sess tidemark.Session, turns int) tidem
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	// On PostgreSQL the index is behind the writers: who searches next finds it.
+	if _, err := st.CatchUp(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
 	return w.ID()
 }
 

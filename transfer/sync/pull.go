@@ -56,6 +56,11 @@ func (y *syncer) pull(ctx context.Context, heads map[string]*head) error {
 	if y.o.DryRun {
 		return nil
 	}
+	// What was read is kept before it is called read: a push keeps the settings again
+	// before it ends, and who was killed then would never look at these shards.
+	if err := y.saveStates(ctx); err != nil {
+		return err
+	}
 	for machine, h := range heads {
 		known := y.c.Peers[machine].Shards
 		for n := range known {

@@ -226,13 +226,16 @@ func compareHomes(t *rapid.T, homes []*home, said map[string]tidemark.SessionID,
 	ctx := context.Background()
 	all := make(map[tidemark.SessionID]bool)
 	owned := make(map[tidemark.SessionID]bool)
-	for _, h := range homes {
-		for _, state := range []string{store.Live, store.Trash} {
-			for i, err := range h.s.Sessions(ctx, store.Filter{State: state}) {
-				h.must(err)
-				all[i.ID] = true
-				if i.Base != nil && (i.Base.Owned || purged[i.Base.Session]) {
-					owned[i.ID] = true
+	for more := true; more; { // a fork of such a fork waits, too
+		more = false
+		for _, h := range homes {
+			for _, state := range []string{store.Live, store.Trash} {
+				for i, err := range h.s.Sessions(ctx, store.Filter{State: state}) {
+					h.must(err)
+					all[i.ID] = true
+					if i.Base != nil && (i.Base.Owned || purged[i.Base.Session] || owned[i.Base.Session]) && !owned[i.ID] {
+						owned[i.ID], more = true, true
+					}
 				}
 			}
 		}

@@ -287,10 +287,36 @@ func (y *syncer) ownHead(ctx context.Context) (*head, error) {
 		}
 		return fresh, nil
 	}
-	if y.c.Pending != nil && hash == y.c.Pending.Hash {
-		y.c.Own, y.c.Pending = *y.c.Pending, nil
+	h, err := y.openHead(y.me.ID, data)
+	if err != nil || y.c.Pending == nil || hash != y.c.Pending.Hash {
+		return h, err
 	}
-	return y.openHead(y.me.ID, data)
+	y.c.Own, y.c.Pending = *y.c.Pending, nil
+	return h, y.remember(ctx, h)
+}
+
+// remember notes the sessions that this machine keeps at the remote, after a run that
+// ended before it could: a purge of one of them has to be told there.
+func (y *syncer) remember(ctx context.Context, own *head) error {
+	for n, hash := range own.Shards {
+		list, err := y.getShard(ctx, y.me.ID, n, hash)
+		if ctx.Err() != nil || errors.Is(err, tidemark.ErrStorage) {
+			return err
+		}
+		if err != nil {
+			continue // the push finds out, and says so
+		}
+		for _, k := range list.Sessions {
+			st, all, err := y.state(ctx, k.ID)
+			if err != nil {
+				return err
+			}
+			if st.Version == 0 && !k.Purged {
+				st.Version, all.changed = -1, true // it was here
+			}
+		}
+	}
+	return y.saveStates(ctx)
 }
 
 // takeNewID makes this store another machine: what it had pushed under its old id

@@ -329,6 +329,43 @@ func TestAPurgeReachesEveryMachineAndStays(t *testing.T) {
 	}
 }
 
+// TestAPurgeAfterARunThatWasCutReachesEveryMachine cuts a run anywhere, on the machine
+// that has the session and on one that is given it, and purges the session there.
+func TestAPurgeAfterARunThatWasCutReachesEveryMachine(t *testing.T) {
+	t.Parallel()
+	for calls := 18; calls < 30; calls++ { // each number for both
+		for _, commits := range []int{-1, 4, 7} {
+			dir := t.TempDir()
+			ada, bob := newHome(t, "ada"), newHome(t, "bob")
+			ada.join(dir, nil)
+			bob.join(dir, ada)
+			where := bob
+			id := ada.create("tides", "one")
+			if calls%2 == 0 {
+				where = ada
+			} else {
+				ada.sync()
+				bob.create("other", "two")
+			}
+			where.runCut(calls/2, commits)
+			if err := where.s.Purge(t.Context(), id, where.holder()); isAbsent(err) {
+				continue // it did not come so far
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				ada.run(Options{Push: true, Pull: true})
+				bob.run(Options{Push: true, Pull: true})
+			}
+			for _, h := range []*home{ada, bob} {
+				if _, err := h.s.Session(t.Context(), id); !isAbsent(err) {
+					t.Errorf("%s, cut after %d calls and %d commits: %s has it: %v", where.name, calls/2, commits, h.name, err)
+				}
+			}
+		}
+	}
+}
+
 func TestAHoldBeatsAPurge(t *testing.T) {
 	dir := t.TempDir()
 	a, b := newHome(t, "a"), newHome(t, "b")
