@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"regexp"
 	"strconv"
 	"strings"
@@ -63,11 +64,17 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 		if err != nil {
 			return err
 		}
+		if as.ID != "" { // a ForkApart that was interrupted
+			if has, err := s.k.Has(ctx, keyOf(kindPast, as.ID)); err != nil {
+				return err
+			} else if has {
+				b.Drops = append(b.Drops, keyOf(kindPast, as.ID))
+			}
+		}
 		if _, err := s.k.Commit(ctx, b); err != nil {
 			return err
 		}
-		forked = Info{Session: sess, State: Live, UpdatedAt: b.At, version: 1,
-			Messages: point.Position.Depth, Nodes: point.Position.Nodes, Entries: point.Seq + 1, depth: point.Position.Depth}
+		forked = forkedInfo(sess, b.At, point)
 		return nil
 	})
 	return forked, err
@@ -160,17 +167,22 @@ func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Lin
 	// A purge of the source first changes its record, and then this batch
 	// conflicts.
 	b.Require = append(b.Require, tidemark.Precondition{Key: keyOf(kindSession, source.ID), Version: source.version})
-	r, err := s.record(sess, Live, 0)
-	if err != nil {
-		return b, err
-	}
 	f, err := records.Put(keyOf(kindFork, source.ID, string(sess.ID)), 0, struct{}{})
 	if err != nil {
 		return b, err
 	}
 	b.Puts = append(b.Puts, f)
-	if err := s.addNames(&b, sess); err != nil {
-		return b, err
+	return b, s.beginFork(&b, sess, point)
+}
+
+// beginFork adds what makes a fork exist to a batch.
+func (s *Store) beginFork(b *tidemark.Batch, sess tidemark.Session, point tidemark.Line) error {
+	r, err := s.record(sess, Live, 0)
+	if err != nil {
+		return err
+	}
+	if err := s.addNames(b, sess); err != nil {
+		return err
 	}
 	b.Puts = append(b.Puts, r) // last: once it is written, the session exists
 	mark := tidemark.Entry{Kind: tidemark.KindBranch, At: b.At}
@@ -178,12 +190,70 @@ func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Lin
 	mark.Position = placeAfter(mark, point, point)
 	l, err := mark.Line()
 	if err != nil {
-		return b, err
+		return err
 	}
 	log := keyOf(kindSession, sess.ID)
 	l.Sum = l.Checksum(log)
 	b.Appends = []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}}}
-	return b, nil
+	return nil
+}
+
+// ForkApart is ForkAs for a source that is not here: past is the path in it that the
+// fork begins after, which becomes the fork's own. The session needs an id; one that
+// was interrupted goes on when it is called again. ErrConflict: there is such a
+// session.
+func (s *Store) ForkApart(ctx context.Context, source tidemark.SessionID, past iter.Seq2[tidemark.Entry, error], sess tidemark.Session) (Info, error) {
+	log := keyOf(kindPast, sess.ID)
+	have, err := s.k.Get(ctx, log, nil)
+	if err != nil {
+		return Info{}, err
+	}
+	var point tidemark.Line
+	c := &pastCopy{s: s, log: log, next: have.Head.Length + 1}
+	for e, err := range past {
+		if err != nil {
+			return Info{}, err
+		}
+		e, secrets := s.vault.RedactEntry(string(sess.ID), e)
+		if err := s.vault.Keep(ctx, string(sess.ID), secrets); err != nil {
+			return Info{}, err
+		}
+		e.Position = placeAfter(e, point, point)
+		e.Seq = point.Seq + 1
+		l, err := e.Line()
+		if err != nil {
+			return Info{}, err
+		}
+		if point = l; l.Seq < c.next {
+			continue
+		}
+		if err := c.line(ctx, l); err != nil {
+			return Info{}, err
+		}
+	}
+	if point.Seq == 0 {
+		return Info{}, tidemark.Invalidf("session %s: a fork of nothing", sess.ID)
+	}
+	if err := c.flush(ctx); err != nil {
+		return Info{}, err
+	}
+	if sess.Title, err = s.vault.RedactText(ctx, string(sess.ID), sess.Title); err != nil {
+		return Info{}, err
+	}
+	sess.Draft, sess.Gone, sess.CreatedAt = nil, time.Time{}, records.Keepable(sess.CreatedAt)
+	sess.Base = &tidemark.Base{Session: source, Seq: point.Seq, Owned: true}
+	b := tidemark.Batch{At: s.k.Now()}
+	if err := s.beginFork(&b, sess, point); err != nil {
+		return Info{}, err
+	}
+	_, err = s.k.Commit(ctx, b)
+	return forkedInfo(sess, b.At, point), err
+}
+
+// forkedInfo returns what a fork is when it begins.
+func forkedInfo(sess tidemark.Session, at time.Time, point tidemark.Line) Info {
+	return Info{Session: sess, State: Live, UpdatedAt: at, version: 1,
+		Messages: point.Position.Depth, Nodes: point.Position.Nodes, Entries: point.Seq + 1, depth: point.Position.Depth}
 }
 
 // Forks lists the sessions that share the past of this one, by id; limit

@@ -81,7 +81,7 @@ func (d *drafter) log(ctx context.Context, length int64) error {
 		d.dropped, from, segments = append(d.dropped, last.Hash), last.From, segments[:n-1]
 	}
 	log.Segments = segments
-	w := &segmentWriter{d: d, log: log, from: from, next: from}
+	w := &segmentWriter{d: d, log: log, worker: d.worker, from: from, next: from}
 	for e, err := range d.view.LogRange(ctx, from+d.offset, length+d.offset) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			d.y.problem(Problem{Session: d.kept.ID, What: "what follows is not pushed: " + err.Error()})
@@ -100,6 +100,34 @@ func (d *drafter) log(ctx context.Context, length int64) error {
 	d.y.report.Pushed.Entries += max(0, w.next-1-to)
 	d.changed = true
 	return nil
+}
+
+// past adds what a fork begins after, once its source was purged: machines that never
+// had the source make the fork from it. Who keeps lines of the fork keeps it.
+func (d *drafter) past(ctx context.Context, i store.Info) error {
+	if i.Base == nil || d.kept.log("") == nil || d.kept.log(pastLog) != nil {
+		return nil
+	}
+	if base, _, err := d.y.state(ctx, i.Base.Session); err != nil || !i.Base.Owned && !base.Held {
+		return err
+	}
+	d.kept.Logs = append(d.kept.Logs, keptLog{Worker: pastLog})
+	w := &segmentWriter{d: d, log: &d.kept.Logs[len(d.kept.Logs)-1], worker: pastLog, from: 1, next: 1}
+	for e, err := range d.view.Path(ctx, i.Base.Seq) {
+		if err != nil {
+			return err
+		}
+		kept, err := e.Line()
+		if err != nil {
+			return err
+		}
+		w.next++
+		if err := w.line(ctx, &line{Kind: kept.Kind, Key: kept.Key, At: kept.At, Body: kept.Body}); err != nil {
+			return err
+		}
+	}
+	d.changed = true
+	return w.flush(ctx)
 }
 
 // hasOwn reports whether one of the lines is not kept there by another machine.
@@ -125,6 +153,7 @@ func (y *syncer) has(machine string) bool { return y.machines[machine] }
 type segmentWriter struct {
 	d          *drafter
 	log        *keptLog
+	worker     string
 	items      []item
 	from, next int64
 	bytes      int
@@ -160,6 +189,10 @@ func (w *segmentWriter) add(ctx context.Context, e tidemark.Entry) error {
 	if err != nil {
 		return err
 	}
+	return w.line(ctx, l)
+}
+
+func (w *segmentWriter) line(ctx context.Context, l *line) error {
 	w.items = append(w.items, item{Line: l})
 	if w.bytes += len(l.Body) + 100; w.bytes < segmentBytes {
 		return nil
@@ -209,7 +242,7 @@ func (w *segmentWriter) flush(ctx context.Context) error {
 	}
 	d := w.d
 	seg := segment{blob: blob{Key: d.key()}, From: w.from, To: w.next - 1}
-	data, err := d.y.ring.SealWith(d.kept.Keys[seg.Key].Key, sealedSegment(d.y.me.ID, d.kept.ID, d.worker, seg), text)
+	data, err := d.y.ring.SealWith(d.kept.Keys[seg.Key].Key, sealedSegment(d.y.me.ID, d.kept.ID, w.worker, seg), text)
 	if err == nil {
 		seg.Bytes = int64(len(data))
 		seg.Hash, err = d.y.put(ctx, data)

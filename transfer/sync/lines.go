@@ -185,13 +185,17 @@ func (l *logMerge) line(ctx context.Context, s *stream, in *line) (seq int64, ok
 		l.alias(s.machine, s.next, local)
 		return 0, true, nil
 	}
-	e, err := tidemark.EntryOf(tidemark.Line{Kind: in.Kind, Key: in.Key, At: records.Keepable(in.At), Body: in.Body})
+	e, err := in.entry()
 	if err != nil {
 		return 0, false, err
 	}
 	parent, ok, err := l.parent(ctx, s, in)
-	if !ok || err != nil {
+	if err != nil {
 		return 0, false, err
+	}
+	if !ok {
+		created, err := l.createApart(ctx, s, in)
+		return 0, created && err == nil, err
 	}
 	if created, err := l.create(ctx, s, in, parent); created || err != nil {
 		return 0, err == nil, err
@@ -211,6 +215,11 @@ func (l *logMerge) line(ctx context.Context, s *stream, in *line) (seq int64, ok
 	l.entries, l.bytes = append(l.entries, e), l.bytes+len(in.Body)
 	l.m.entries++
 	return seq, true, nil
+}
+
+// entry returns the line as an entry that has no place yet.
+func (l *line) entry() (tidemark.Entry, error) {
+	return tidemark.EntryOf(tidemark.Line{Kind: l.Kind, Key: l.Key, At: records.Keepable(l.At), Body: l.Body})
 }
 
 // born notes where the newest line came from.
@@ -309,29 +318,60 @@ func (l *logMerge) parent(ctx context.Context, s *stream, in *line) (seq int64, 
 // create makes a fork with its first line, which is its marker, and reports whether
 // that is what the line was.
 func (l *logMerge) create(ctx context.Context, s *stream, in *line, parent int64) (bool, error) {
-	m := l.m
-	if m.exists || in.Past == nil || l.worker != "" || l.length > 0 {
+	if !l.creates(in) {
 		return false, nil
 	}
+	return true, l.fork(ctx, s, in, parent, func(sess tidemark.Session) (store.Info, error) {
+		return l.m.s.ForkAs(ctx, l.m.abouts[0].Base.Session, parent, sess)
+	})
+}
+
+// createApart is create for a fork of a session that was purged before it came here,
+// from what a machine keeps of that.
+func (l *logMerge) createApart(ctx context.Context, s *stream, in *line) (bool, error) {
+	if !l.creates(in) {
+		return false, nil
+	}
+	for _, from := range l.m.sources {
+		log := from.kept.log(pastLog)
+		if log.to() == 0 {
+			continue
+		}
+		past := &stream{y: l.m.y, machine: from.machine, kept: from.kept, log: log, next: 1}
+		return true, l.fork(ctx, s, in, log.to(), func(sess tidemark.Session) (store.Info, error) {
+			return l.m.s.ForkApart(ctx, l.m.abouts[0].Base.Session, past.entries(ctx), sess)
+		})
+	}
+	return false, nil
+}
+
+// creates reports whether a line makes a fork.
+func (l *logMerge) creates(in *line) bool {
+	return !l.m.exists && in.Past != nil && l.worker == "" && l.length == 0
+}
+
+// fork makes a fork, whose seqs go on after one.
+func (l *logMerge) fork(ctx context.Context, s *stream, in *line, after int64, create func(tidemark.Session) (store.Info, error)) error {
+	m := l.m
 	base := m.abouts[0].Base
 	if base == nil || in.Kind != tidemark.KindBranch {
-		return false, corruptf("a fork that does not begin as one")
+		return corruptf("a fork that does not begin as one")
 	}
 	sess := m.session()
 	m.sayCreated()
-	m.o.Base, l.length, l.offset = base, 1, parent
-	l.head, l.newest = parent, parent
+	m.o.Base, l.length, l.offset = base, 1, after
+	l.head, l.newest = after, after
 	l.born(s, in)
 	r, err := m.o.record()
 	if err != nil {
-		return false, err
+		return err
 	}
 	m.pending, m.log = &r, store.LogKey(m.id, "")
 	m.clock = records.Keepable(in.At)
-	info, err := m.s.ForkAs(ctx, base.Session, parent, sess)
+	info, err := create(sess)
 	m.pending = nil
 	if err != nil {
-		return false, err
+		return err
 	}
 	m.o.version++
 	m.exists, m.info, m.changed = true, info, true
@@ -339,7 +379,7 @@ func (l *logMerge) create(ctx context.Context, s *stream, in *line, parent int64
 		m.o.Seen[regTitle], _ = records.Encode(info.Title)
 	}
 	m.w, err = m.s.AttachMerge(ctx, m.id, m.y.o.Holder)
-	return true, err
+	return err
 }
 
 // flush commits what was taken over, together with where it came from.

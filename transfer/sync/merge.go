@@ -29,6 +29,7 @@ type merge struct {
 	exists   bool
 	info     store.Info
 	o        *origins
+	sources  []source
 	abouts   []about
 	machines []string        // whose they are
 	waits    map[string]bool // machines of which something is left
@@ -52,7 +53,7 @@ func (m *merge) run(ctx context.Context, sources []source) error {
 		return err
 	}
 	sources = slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return s.kept.Purged })
-	if len(sources) == 0 {
+	if m.sources = sources; len(sources) == 0 {
 		return nil
 	}
 	if err := m.load(ctx, sources); err != nil {
@@ -106,6 +107,9 @@ func (m *merge) purge(ctx context.Context, sources []source) (ended bool, err er
 		return false, nil
 	}
 	if m.info.OnHold {
+		if err := m.parted(ctx); err != nil {
+			return false, err
+		}
 		for _, s := range sources {
 			if s.kept.Purged {
 				m.waits[s.machine] = true
@@ -129,6 +133,31 @@ func (m *merge) purge(ctx context.Context, sources []source) (ended bool, err er
 	m.st.Purged, m.st.Told, m.changed = true, false, true
 	m.y.report.Purged++
 	return true, nil
+}
+
+// parted notes that machines that are new will not be given this session: its forks
+// are kept with what they begin after from the next push on.
+func (m *merge) parted(ctx context.Context) error {
+	if m.st.Held {
+		return nil
+	}
+	v, err := m.y.s.ViewOf(m.info)
+	if err != nil {
+		return err
+	}
+	forks, err := v.Forks(ctx, 0)
+	if err != nil {
+		return err
+	}
+	for _, id := range forks {
+		st, all, err := m.y.state(ctx, id)
+		if err != nil {
+			return err
+		}
+		st.Version, all.changed = -1, true
+	}
+	m.st.Held = true
+	return nil
 }
 
 // load reads what is said about the session, there and here.
@@ -168,6 +197,9 @@ func (m *merge) load(ctx context.Context, sources []source) (err error) {
 func (m *merge) attach(ctx context.Context, sources []source) error {
 	for _, s := range sources {
 		for _, l := range s.kept.Logs {
+			if l.Worker == pastLog {
+				continue
+			}
 			o, err := loadOrigins(ctx, m.y.k, m.id, l.Worker)
 			if err != nil {
 				return err
@@ -200,6 +232,7 @@ func (m *merge) logs(ctx context.Context, sources []source) error {
 			workers[l.Worker] = true
 		}
 	}
+	delete(workers, pastLog)
 	for _, worker := range slices.Sorted(maps.Keys(workers)) {
 		l := &logMerge{m: m, worker: worker, o: m.o}
 		if worker != "" {

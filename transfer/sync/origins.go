@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // origins is the record that says which lines of a log here are which lines on other
@@ -177,34 +179,32 @@ func (o *origins) saw(machine string, length int64) bool {
 
 // nameOf returns what an entry is called everywhere: ErrNotFound when it has no name.
 func (y *syncer) nameOf(ctx context.Context, id tidemark.SessionID, seq int64) (Name, error) {
-	for {
-		i, err := y.s.Session(ctx, id)
-		if err != nil {
-			return Name{}, err
-		}
-		if i.Base != nil && seq <= i.Base.Seq {
-			if i.Base.Owned {
-				return Name{}, tidemark.NotFoundf("entry %d of session %s: its own copy of a purged past", seq, id)
-			}
-			id = i.Base.Session
-			continue
-		}
-		o, err := loadOrigins(ctx, y.k, id, "")
-		if err != nil {
-			return Name{}, err
-		}
-		local := seq - offsetOf(i.Base)
-		if to, is := o.Markers[local]; is {
-			seq = to
-			continue
-		}
-		n, ok := o.born(local)
-		if !ok {
-			return n, tidemark.NotFoundf("entry %d of session %s: has no name yet", seq, id)
-		}
-		n.Session = id
-		return n, nil
+	i, err := y.s.Session(ctx, id)
+	if err != nil {
+		return Name{}, err
 	}
+	o, err := loadOrigins(ctx, y.k, id, "")
+	if err != nil {
+		return Name{}, err
+	}
+	offset := offsetOf(i.Base)
+	if to, is := o.Markers[seq-offset]; is {
+		seq = to
+	}
+	if seq <= offset {
+		past, err := y.pastOf(ctx, i)
+		at, found := slices.BinarySearch(past, seq)
+		if err == nil && !found {
+			err = tidemark.NotFoundf("entry %d of session %s: not before it", seq, id)
+		}
+		return Name{Session: id, Past: int64(at) + 1}, err
+	}
+	n, ok := o.born(seq - offset)
+	if !ok {
+		return n, tidemark.NotFoundf("entry %d of session %s: has no name yet", seq, id)
+	}
+	n.Session = id
+	return n, nil
 }
 
 // seqOf returns the seq of an entry here: ErrNotFound.
@@ -212,6 +212,16 @@ func (y *syncer) seqOf(ctx context.Context, n Name) (int64, error) {
 	i, err := y.s.Session(ctx, n.Session)
 	if err != nil {
 		return 0, err
+	}
+	if n.Past > 0 {
+		past, err := y.pastOf(ctx, i)
+		if err == nil && n.Past > int64(len(past)) {
+			err = tidemark.NotFoundf("entry %d before session %s: not here", n.Past, n.Session)
+		}
+		if err != nil {
+			return 0, err
+		}
+		return past[n.Past-1], nil
 	}
 	o, err := loadOrigins(ctx, y.k, n.Session, "")
 	if err != nil {
@@ -222,6 +232,29 @@ func (y *syncer) seqOf(ctx context.Context, n Name) (int64, error) {
 		return 0, tidemark.NotFoundf("line %d of machine %s in session %s: not here", n.Line, n.Machine, n.Session)
 	}
 	return local + offsetOf(i.Base), nil
+}
+
+// pastOf returns the seqs of the entries that a fork begins after.
+func (y *syncer) pastOf(ctx context.Context, i store.Info) ([]int64, error) {
+	if i.Base == nil {
+		return nil, nil
+	}
+	if y.past.of == i.ID && y.past.base == *i.Base {
+		return y.past.seqs, nil
+	}
+	v, err := y.s.ViewOf(i)
+	if err != nil {
+		return nil, err
+	}
+	var seqs []int64
+	for e, err := range v.Path(ctx, i.Base.Seq) {
+		if err != nil {
+			return nil, err
+		}
+		seqs = append(seqs, e.Seq)
+	}
+	y.past.of, y.past.base, y.past.seqs = i.ID, *i.Base, seqs
+	return seqs, nil
 }
 
 func offsetOf(b *tidemark.Base) int64 {

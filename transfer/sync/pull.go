@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 
@@ -228,6 +229,28 @@ func (s *stream) peek(ctx context.Context) (*item, error) {
 			return nil, err
 		}
 		s.at = g.From
+	}
+}
+
+// entries returns the entries of what a fork begins after.
+func (s *stream) entries(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		for {
+			it, err := s.peek(ctx)
+			if it == nil && err == nil {
+				return
+			}
+			var e tidemark.Entry
+			if err == nil && (it.Line == nil || it.Line.Kind == tidemark.KindBranch || it.Line.Kind == tidemark.KindGap) {
+				err = corruptf("entry %d of a past is none", s.next)
+			}
+			if err == nil {
+				e, err = it.Line.entry()
+			}
+			if s.next++; !yield(e, err) || err != nil {
+				return
+			}
+		}
 	}
 }
 

@@ -290,6 +290,9 @@ func (y *syncer) keep(ctx context.Context, id tidemark.SessionID, was *kept) (no
 	if err := d.workers(ctx); err != nil {
 		return was, nil, err
 	}
+	if err := d.past(ctx, i); err != nil {
+		return was, nil, err
+	}
 	if err := d.about(ctx, i, st); err != nil {
 		return was, nil, err
 	}
@@ -361,20 +364,21 @@ func (y *syncer) named(ctx context.Context, i store.Info) (*origins, error) {
 		return nil, err
 	}
 	if i.Base != nil && o.Base == nil {
-		if i.Base.Owned {
-			return nil, tidemark.NotFoundf("it is a fork of a session that was purged before the fork was pushed")
+		at := i.ID // it has its own copy of what it began after
+		if !i.Base.Owned {
+			base, err := y.s.Session(ctx, i.Base.Session)
+			if err != nil {
+				return nil, err
+			}
+			if !y.selects(base.Project, base.Tags) {
+				return nil, tidemark.NotFoundf("it is a fork of session %.8s, which is not pushed", base.ID)
+			}
+			if _, err := y.named(ctx, base); err != nil {
+				return nil, err
+			}
+			at = base.ID
 		}
-		base, err := y.s.Session(ctx, i.Base.Session)
-		if err != nil {
-			return nil, err
-		}
-		if !y.selects(base.Project, base.Tags) {
-			return nil, tidemark.NotFoundf("it is a fork of session %.8s, which is not pushed", base.ID)
-		}
-		if _, err := y.named(ctx, base); err != nil {
-			return nil, err
-		}
-		n, err := y.nameOf(ctx, base.ID, i.Base.Seq)
+		n, err := y.nameOf(ctx, at, i.Base.Seq)
 		if err != nil {
 			return nil, err
 		}

@@ -120,6 +120,11 @@ type syncer struct {
 	machines map[string]bool     // that have a head
 	states   map[int]*shardState // that were loaded
 	anew     bool                // nothing of this machine is at the remote, whatever it remembers
+	past     struct {            // what pastOf returned last
+		of   tidemark.SessionID
+		base tidemark.Base
+		seqs []int64
+	}
 }
 
 // Run pushes to a remote, pulls from it, or both; "" means the only remote. Each
@@ -478,6 +483,7 @@ type state struct {
 	Workers int64             `json:"workers,omitempty"` // lines of all its workers
 	Purged  bool              `json:"purged,omitempty"`
 	Told    bool              `json:"told,omitempty"`  // that it was purged is kept at the remote
+	Held    bool              `json:"held,omitempty"`  // another machine purged it, and a hold keeps it here
 	Known   string            `json:"known,omitempty"` // the sum of the registers that somebody keeps at the remote
 	Peers   map[string]string `json:"peers,omitempty"` // the sum of what each machine was seen to keep of it
 }

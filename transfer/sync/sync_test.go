@@ -141,7 +141,7 @@ func (h *home) told(id tidemark.SessionID) map[string]string {
 		}
 		n, err := y.nameOf(ctx, id, seq)
 		h.must(err)
-		return fmt.Sprintf("%s:%d", n.Machine, n.Line)
+		return fmt.Sprintf("%s:%d:%d", n.Machine, n.Line, n.Past)
 	}
 	for e, err := range v.LogRange(ctx, offsetOf(i.Base)+1, 0) {
 		h.must(err)
@@ -152,6 +152,15 @@ func (h *home) told(id tidemark.SessionID) map[string]string {
 			continue
 		}
 		out[name(e.Seq)] = fmt.Sprintf("%s %s %q after %s at %s", e.Kind, e.Role, e.Text(), name(e.Parent), e.At)
+	}
+	past, n := v.Path(ctx, offsetOf(i.Base)), 0
+	if i.Base == nil {
+		past = func(func(tidemark.Entry, error) bool) {}
+	}
+	for e, err := range past {
+		h.must(err)
+		n++
+		out[fmt.Sprintf("past %d", n)] = fmt.Sprintf("%s %s %q at %s", e.Kind, e.Role, e.Text(), e.At)
 	}
 	workers, err := v.Workers(ctx)
 	h.must(err)
@@ -418,6 +427,49 @@ func TestForksAndWorkersTravel(t *testing.T) {
 	i, err := b.s.Session(t.Context(), fork.ID)
 	if err != nil || i.Base == nil || i.Base.Session != id {
 		t.Errorf("it is no fork there: %+v, %v", i.Base, err)
+	}
+}
+
+// TestForksOfAPurgedSessionTravel has forks, and forks of them, whose source was purged
+// before anybody else had it, with a branch and a label in what they share.
+func TestForksOfAPurgedSessionTravel(t *testing.T) {
+	for _, pushed := range []bool{false, true} {
+		dir := t.TempDir()
+		ada, bob := newHome(t, "ada"), newHome(t, "bob")
+		ada.join(dir, nil)
+		bob.join(dir, ada)
+		ctx := t.Context()
+		id := ada.create("tides", "one", "two", "three")
+		fork, err := ada.s.Fork(ctx, id, 3, "first")
+		ada.must(err)
+		ada.add(fork.ID, "four")
+		if pushed {
+			ada.sync()
+		}
+		ada.must(ada.s.Purge(ctx, id, ada.holder()))
+		second, err := ada.s.Fork(ctx, fork.ID, 2, "second")
+		ada.must(err)
+		ada.must(ada.s.Label(ctx, fork.ID, 1, "start"))
+		w, err := ada.s.Attach(ctx, fork.ID, ada.holder())
+		ada.must(err)
+		ada.must(w.Branch(ctx, 1))
+		ada.append(w, "five")
+		ada.must(w.Close(ctx))
+		for range 2 {
+			ada.sync()
+			bob.sync()
+		}
+		same2(t, fork.ID, ada, bob)
+		same2(t, second.ID, ada, bob)
+		for id, want := range map[tidemark.SessionID][]string{fork.ID: {"one", "five"}, second.ID: {"one", "two"}} {
+			if got := bob.path(id); !slices.Equal(got, want) {
+				t.Errorf("pushed before %v: bob reads %q, not %q", pushed, got, want)
+			}
+		}
+		bob.add(second.ID, "six")
+		bob.sync()
+		ada.sync()
+		same2(t, second.ID, ada, bob)
 	}
 }
 

@@ -26,11 +26,14 @@ const format = 1
 const shards = 256
 
 // Name is what an entry is called on every machine: the machine that first gave it to
-// a remote, and its line in the log there. Session is set where it is not clear.
+// a remote, and its line in the log there. Session is set where it is not clear. What
+// a fork shares with its source is called by its place on the way to the fork, which
+// stays when the source is purged.
 type Name struct {
 	Session tidemark.SessionID `json:"session,omitempty"`
-	Machine string             `json:"machine"`
-	Line    int64              `json:"line"`
+	Machine string             `json:"machine,omitempty"`
+	Line    int64              `json:"line,omitempty"`
+	Past    int64              `json:"past,omitempty"` // from 1 on; the others are empty, but Session
 }
 
 // head is what a machine says of all that it keeps at a remote.
@@ -87,10 +90,15 @@ type blob struct {
 }
 
 // keptLog is the log of a session or, with a Worker, of that.
+//
+// The log called pastLog is no log: it is the path that a fork begins after, for
+// machines that never had its source, which was purged.
 type keptLog struct {
 	Worker   string    `json:"worker,omitempty"`
 	Segments []segment `json:"segments"`
 }
+
+const pastLog = "/past" // no worker can be called so
 
 // segment is a run of lines of a log.
 type segment struct {
@@ -139,7 +147,7 @@ func (s *shard) check(number int) error {
 			return corruptf("session %s: nothing about it", k.ID)
 		}
 		for _, l := range k.Logs {
-			if l.Worker != "" && store.CheckWorker(l.Worker) != nil {
+			if l.Worker != "" && l.Worker != pastLog && store.CheckWorker(l.Worker) != nil {
 				return corruptf("session %s: a worker of no name", k.ID)
 			}
 			next := int64(1)
@@ -211,7 +219,15 @@ func (i *item) check() error {
 	return nil
 }
 
-func (n *Name) ok() bool { return n == nil || isMachine(n.Machine) && n.Line > 0 }
+func (n *Name) ok() bool {
+	switch {
+	case n == nil:
+		return true
+	case n.Past != 0:
+		return n.Past > 0 && n.Session != "" && n.Machine == "" && n.Line == 0
+	}
+	return isMachine(n.Machine) && n.Line > 0
+}
 
 func btoi(b bool) int {
 	if b {
