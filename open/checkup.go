@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -61,9 +62,16 @@ func (c *Checkup) Store(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// Broken reports whether something is broken.
-func (c *Checkup) Broken() bool {
-	return slices.ContainsFunc(c.Found, func(d Diagnosis) bool { return d.State == Broken })
+// Err returns ErrCorrupt when something is broken.
+func (c *Checkup) Err() error {
+	if !slices.ContainsFunc(c.Found, func(d Diagnosis) bool { return d.State == Broken }) {
+		return nil
+	}
+	err := fmt.Errorf("something is broken: %w", tidemark.ErrCorrupt)
+	if c.Fix {
+		return hint.With(err, "everything else can be read; copy it into a new store with: tidemark migrate --to sqlite:PATH")
+	}
+	return hint.With(err, "tidemark doctor --fix")
 }
 
 // Recover repairs a SQLite file that cannot be opened as it is.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
-	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -36,7 +34,7 @@ The exit code is 13 while something is broken.`,
 			c := &open.Checkup{Fix: fix, Holder: a.holder(cmd), Progress: a.progress}
 			err := a.examine(cmd.Context(), c)
 			a.progressDone()
-			return errors.Join(a.printDiagnoses(c.Found), err, brokenError(c))
+			return errors.Join(a.printDiagnoses(c.Found), err, c.Err())
 		},
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "repair what can be repaired")
@@ -82,18 +80,6 @@ func (a *app) printDiagnoses(found []open.Diagnosis) error {
 		}
 		return []string{f.State, f.What, says}
 	})
-}
-
-// brokenError returns an error if something is broken.
-func brokenError(c *open.Checkup) error {
-	if !c.Broken() {
-		return nil
-	}
-	err := fmt.Errorf("something is broken: %w", tidemark.ErrCorrupt)
-	if c.Fix {
-		return hint.With(err, "everything else can be read; copy it into a new store with: tidemark migrate --to sqlite:PATH")
-	}
-	return hint.With(err, "tidemark doctor --fix")
 }
 
 // ignoreUnsupported returns err, or nil if the store lacks the ability.

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"os"
-	"strings"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -21,17 +22,19 @@ func remoteCommand(a *app) *cobra.Command {
 		Use:   "remote",
 		Short: "Where your machines share their sessions",
 		Long: `A remote is a place where your machines leave their sessions for each other: a
-folder on a stick or a network disk, or one that a program like Syncthing copies
-around. Everything in it is encrypted under keys that only your machines have.
+folder on a stick or a network disk, one that a program like Syncthing copies around
+(file:DIR), or one on a machine that ssh reaches and that has this program
+(ssh://HOST/DIR). Everything in it is encrypted under keys that only your machines have.
 Checkpoints, approvals, loops, files of agents and fleets never leave a machine, and
 neither do sessions with the tag private.`,
 		Example: `  tidemark remote add home file:/media/stick/tidemark
   tidemark sync
   tidemark remote pair                                        # shows a code; then, on the other machine:
-  tidemark remote add home file:/media/stick/tidemark --code-file code`,
+  tidemark remote add home file:/media/stick/tidemark --code-file code
+  tidemark remote add box ssh://ada@box.example.org/home/ada/tidemark`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
-	cmd.AddCommand(a.remoteAdd(), a.remoteList(), a.remoteCheck(), a.remotePair(),
+	cmd.AddCommand(a.remoteAdd(), a.remoteList(), a.remoteCheck(), a.remotePair(), a.remoteServe(),
 		a.remoteChange("rm NAME", "Forget a remote; what is there stays there", "rm home", cobra.ExactArgs(1), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
 			return r.Remove(cmd.Context(), args[0])
 		}),
@@ -48,7 +51,14 @@ neither do sessions with the tag private.`,
 // remoteArg is the remote that a command names, "" for the only one.
 func remoteArg(args []string) string { return cmp.Or(append(args, "")...) }
 
-func (a *app) remotes(s *store.Store) *sync.Remotes { return sync.Of(s.Records(), a.host()) }
+func (a *app) remotes(s *store.Store) *sync.Remotes {
+	return sync.Of(s.Records(), a.host(), a.places())
+}
+
+// places is what opens remotes for this user.
+func (a *app) places() *remote.Options {
+	return &remote.Options{Environ: os.Environ(), Ask: !a.noInput && term.IsTerminal(int(os.Stdin.Fd()))}
+}
 
 // remoteChange is a subcommand that changes the remotes of the store.
 func (a *app) remoteChange(use, short, example string, args cobra.PositionalArgs, change func(*cobra.Command, *sync.Remotes, []string) error) *cobra.Command {
@@ -58,7 +68,7 @@ func (a *app) remoteChange(use, short, example string, args cobra.PositionalArgs
 
 func (a *app) remoteAdd() *cobra.Command {
 	var codeFile string
-	cmd := a.remoteChange("add NAME URL", "Share sessions by a place: file:DIR", "add home file:/media/stick/tidemark", cobra.ExactArgs(2), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+	cmd := a.remoteChange("add NAME URL", "Share sessions by a place: file:DIR, ssh://HOST/DIR", "add home file:/media/stick/tidemark", cobra.ExactArgs(2), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
 		var code []byte
 		var err error
 		if codeFile != "" {
@@ -86,17 +96,7 @@ func (a *app) remoteList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printTable(a, all, []string{"NAME", "MET", "MACHINES", "URL"}, func(r sync.Remote) []string {
-				var names []string
-				for _, m := range r.Machines {
-					names = append(names, m.Name)
-				}
-				met := "never"
-				if !r.MetAt.IsZero() {
-					met = a.when(r.MetAt)
-				}
-				return []string{r.Name, met, strings.Join(names, ", "), r.URL}
-			})
+			return printTable(a, all, []string{"NAME", "MET", "MACHINES", "URL"}, func(r sync.Remote) []string { return r.Row(a.when) })
 		})}
 }
 
@@ -125,8 +125,20 @@ func (a *app) remotePair() *cobra.Command {
 	})
 }
 
+// remoteServe is the other end of a remote by ssh.
+func (a *app) remoteServe() *cobra.Command {
+	return &cobra.Command{Use: "serve DIR", Short: "Answer the calls of another machine about a folder, on stdin and stdout", Hidden: true, Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			return remote.Serve(cmd.Context(), dir, a.in, a.out)
+		}}
+}
+
 func (a *app) syncOptions(cmd *cobra.Command) sync.Options {
-	return sync.Options{Holder: a.holder(cmd), Host: a.host(), Progress: func(done int, what string) { a.progress("%d %s", done, what) }}
+	return sync.Options{Holder: a.holder(cmd), Host: a.host(), Places: a.places(), Progress: func(done int, what string) { a.progress("%d %s", done, what) }}
 }
 
 // syncProblems tells what could not be done. What only waits is no failure.

@@ -1,9 +1,10 @@
 // Package remote keeps blobs for the machines of one person in a place that none of
-// them has to trust: a folder on a stick, one that Syncthing or NFS carries around.
+// them has to trust: a folder on a stick, one that Syncthing or NFS carries around,
+// one on a machine that ssh reaches.
 // A place is five calls. It knows nothing of sessions; what is in a blob, and
 // whether it is what its writer put there, is up to package sync, which seals it.
 //
-//	place, err := remote.Open(ctx, "file:/media/stick/tidemark")
+//	place, err := remote.Open(ctx, "file:/media/stick/tidemark", nil)
 //	err = place.PutNew(ctx, "m/3f2a/head", data)
 package remote
 
@@ -42,17 +43,39 @@ type Blobs interface {
 	Close() error
 }
 
+// Options are what a place may need beside its URL. Nil means none of it.
+type Options struct {
+	// Environ is where SSHVariable is looked for, and what ssh is started with.
+	Environ []string
+	// Ask says that somebody is there whom ssh may ask for a passphrase.
+	Ask bool
+}
+
+func (o *Options) getenv(name string) string {
+	for _, v := range o.Environ {
+		if value, is := strings.CutPrefix(v, name+"="); is {
+			return value
+		}
+	}
+	return ""
+}
+
 // Open opens the place at a URL. ErrInvalid: it is no URL of a place. ErrNotFound:
-// there is no such folder.
-func Open(_ context.Context, url string) (Blobs, error) {
+// there is no such folder. ErrDenied: this machine is not let in.
+func Open(ctx context.Context, url string, o *Options) (Blobs, error) {
+	if o == nil {
+		o = &Options{}
+	}
 	kind, rest, ok := strings.Cut(url, ":")
 	switch {
 	case ok && kind == "file":
 		return openFolder(strings.TrimPrefix(rest, "//"))
-	case ok && (kind == "s3" || kind == "ssh" || kind == "https" || kind == "http"):
+	case ok && kind == "ssh":
+		return openSSH(ctx, url, o)
+	case ok && (kind == "s3" || kind == "https" || kind == "http"):
 		return nil, hint.With(tidemark.Unsupportedf("%s: remotes of this kind are not there yet", kind), "use a folder: file:DIR")
 	}
-	return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a remote", url), "name a folder: file:/media/stick/tidemark")
+	return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a remote", url), "name a folder: file:/media/stick/tidemark, or one on another machine: ssh://HOST/PATH")
 }
 
 // Clean returns a URL as it is kept: the path of a folder is absolute.

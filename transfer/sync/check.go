@@ -134,7 +134,7 @@ func (y *syncer) sweep(ctx context.Context, needed map[string]bool) error {
 // Watch runs again and again until ctx ends, and tells of each run that did something
 // or failed. A remote that is away is tried again.
 func Watch(ctx context.Context, s *store.Store, name string, o Options, every time.Duration, tell func(Report, error)) error {
-	if _, err := Of(s.Records(), o.Host).load(ctx, name); err != nil {
+	if _, err := Of(s.Records(), o.Host, o.Places).load(ctx, name); err != nil {
 		return err
 	}
 	last := ""

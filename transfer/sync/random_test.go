@@ -77,7 +77,7 @@ func (h *home) runCut(calls, commits int) {
 	h.t.Helper()
 	o := Options{Holder: h.holder(), Host: h.name, Push: true, Pull: true}
 	o.open = func(ctx context.Context, url string) (remote.Blobs, error) {
-		b, err := remote.Open(ctx, url)
+		b, err := remote.Open(ctx, url, nil)
 		return &cutRemote{b, calls}, err
 	}
 	s := store.New(&cutBackend{h.b, commits}, nil)

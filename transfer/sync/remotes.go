@@ -34,6 +34,19 @@ type Machine struct {
 	This bool      `json:"this,omitempty"`
 }
 
+// Row is a remote as a table shows it; when says a time.
+func (r Remote) Row(when func(time.Time) string) []string {
+	var names []string
+	for _, m := range r.Machines {
+		names = append(names, m.Name)
+	}
+	met := "never"
+	if !r.MetAt.IsZero() {
+		met = when(r.MetAt)
+	}
+	return []string{r.Name, met, strings.Join(names, ", "), r.URL}
+}
+
 // machineBytes is the length of the id of a machine.
 const machineBytes = 8
 
@@ -81,12 +94,16 @@ type peer struct {
 
 // Remotes manages the remotes of a store.
 type Remotes struct {
-	k    *records.Kernel
-	host string
+	k      *records.Kernel
+	host   string
+	places *remote.Options
 }
 
-// Of returns the remotes of a store; host is what other machines call this one.
-func Of(k *records.Kernel, host string) *Remotes { return &Remotes{k: k, host: host} }
+// Of returns the remotes of a store; host is what other machines call this one, and
+// places is what opens them.
+func Of(k *records.Kernel, host string, places *remote.Options) *Remotes {
+	return &Remotes{k: k, host: host, places: places}
+}
 
 func (r *Remotes) key(name string) tidemark.Key {
 	return tidemark.Key{Kind: records.KindRemote, ID: "r" + r.k.Hash("remote", name)}
@@ -201,7 +218,7 @@ func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
 	if has, err := r.k.Has(ctx, r.key(name)); err != nil || has {
 		return cmp.Or(err, tidemark.Existsf("there is a remote %s already", name))
 	}
-	blobs, err := remote.Open(ctx, url)
+	blobs, err := remote.Open(ctx, url, r.places)
 	if err != nil {
 		return err
 	}
@@ -365,7 +382,7 @@ func (r *Remotes) changeRing(ctx context.Context, name string, change func(*sett
 	if err != nil {
 		return err
 	}
-	blobs, err := remote.Open(ctx, c.URL)
+	blobs, err := remote.Open(ctx, c.URL, r.places)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@
 // Approvals, loops, wakes, checkpoints and all that fleets keep never leave a machine.
 // Sessions with the tag private do not, either.
 //
-//	err := sync.Of(s.Records(), host).Add(ctx, "home", "file:/media/stick", "")
+//	err := sync.Of(s.Records(), host, nil).Add(ctx, "home", "file:/media/stick", "")
 //	report, err := sync.Run(ctx, s, "home", sync.Options{Holder: who, Push: true, Pull: true})
 package sync
 
@@ -36,6 +36,7 @@ const Private = "private"
 type Options struct {
 	Holder     tidemark.Holder
 	Host       string // what other machines call this one
+	Places     *remote.Options
 	Push, Pull bool
 	DryRun     bool   // only count
 	Project    string // only sessions of this project
@@ -133,10 +134,10 @@ type syncer struct {
 // ErrNotFound: there is no such remote, or its place is not there. ErrHeld: another
 // run is under way. What is wrong with single sessions or machines is in the Report.
 func Run(ctx context.Context, s *store.Store, name string, o Options) (report Report, err error) {
-	y := &syncer{s: s, k: s.Records(), o: o, remotes: Of(s.Records(), o.Host), report: &report,
+	y := &syncer{s: s, k: s.Records(), o: o, remotes: Of(s.Records(), o.Host, o.Places), report: &report,
 		machines: make(map[string]bool), states: make(map[int]*shardState)}
 	if y.o.open == nil {
-		y.o.open = remote.Open
+		y.o.open = func(ctx context.Context, url string) (remote.Blobs, error) { return remote.Open(ctx, url, o.Places) }
 	}
 	if y.o.Progress == nil {
 		y.o.Progress = func(int, string) {}

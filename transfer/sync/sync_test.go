@@ -36,7 +36,7 @@ func newHome(t testing.TB, name string) *home {
 
 func (h *home) holder() tidemark.Holder { return store.Self("test") }
 
-func (h *home) remotes() *Remotes { return Of(h.s.Records(), h.name) }
+func (h *home) remotes() *Remotes { return Of(h.s.Records(), h.name, nil) }
 
 func (h *home) must(err error) {
 	h.t.Helper()
@@ -635,7 +635,7 @@ func TestAMachineThatWasLetOutReadsNothingMore(t *testing.T) {
 	a.sync()
 	old, err := b.remotes().load(t.Context(), "r")
 	b.must(err)
-	blobs, err := remote.Open(t.Context(), old.URL)
+	blobs, err := remote.Open(t.Context(), old.URL, nil)
 	b.must(err)
 	defer blobs.Close()
 	ring, err := old.openRing(t.Context(), blobs)
