@@ -22,9 +22,11 @@ import (
 )
 
 const (
-	// partEntries is how many entries are sent at once: some screens, and
-	// few enough that a browser lays them out between two frames.
-	partEntries = 40
+	// pageEntries is how many entries a page begins with: some screens.
+	// partEntries is how many an open page gets at once: few enough that a browser
+	// lays them out between two frames.
+	pageEntries = 40
+	partEntries = 20
 	// entryBytes is how much text of one entry is shown, entryImage how much of
 	// its images; the rest is a click away.
 	entryBytes = 64 << 10
@@ -60,17 +62,19 @@ func (s *Site) part(ctx context.Context, l *looking, beside *bool) (web.PartView
 	case l.before > 0:
 		err = add(l.upTo(ctx))
 	case l.later > 0:
-		err = add(l.after(ctx, l.later, partEntries, beside))
+		err = add(l.after(ctx, l.later, l.size, beside))
+	case l.onward > 0:
+		err = add(firstOf(l.log.PathRange(ctx, l.tip, l.onward, 0), l.size))
 	case l.at > 0:
-		if err = add(l.log.Tail(ctx, l.at, partEntries/2)); err == nil {
-			err = add(l.after(ctx, l.at, partEntries/2, beside))
+		if err = add(l.log.Tail(ctx, l.at, l.size/2)); err == nil {
+			err = add(l.after(ctx, l.at, l.size/2, beside))
 		}
 	case l.tip > 0:
-		err = add(l.log.Tail(ctx, l.tip, partEntries))
+		err = add(l.log.Tail(ctx, l.tip, l.size))
 	default:
 		var log *store.View
 		if log, err = l.log.WithDraft(ctx); err == nil {
-			err = add(log.Tail(ctx, 0, partEntries))
+			err = add(log.Tail(ctx, 0, l.size))
 		}
 	}
 	if err != nil {
@@ -87,9 +91,9 @@ func (s *Site) part(ctx context.Context, l *looking, beside *bool) (web.PartView
 // parent is unknown, and the one before it is the best guess.
 func (l *looking) upTo(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
 	if _, err := entryAt(ctx, l.log, l.before); errors.Is(err, tidemark.ErrCorrupt) && l.before > 1 {
-		return l.log.Tail(ctx, l.before-1, partEntries)
+		return l.log.Tail(ctx, l.before-1, l.size)
 	}
-	return l.log.Before(ctx, l.before, partEntries)
+	return l.log.Before(ctx, l.before, l.size)
 }
 
 // labels are those of the session; a worker has none.
@@ -107,15 +111,15 @@ func (l *looking) links(p *web.PartView) {
 		return
 	}
 	first, last := p.Entries[0], p.Entries[n-1]
-	if first.Seq > 1 && (first.Entry.Parent > 0 || first.Damage != "") && l.later == 0 {
+	if first.Seq > 1 && (first.Entry.Parent > 0 || first.Damage != "") && l.later == 0 && l.onward == 0 {
 		p.Older = l.path("before", first.Seq)
 		p.OlderPart = partPath(p.Older, l.v.Name())
 	}
-	if l.at == 0 && l.before == 0 && l.later == 0 {
+	if l.unplaced() {
 		return
 	}
 	p.ToEnd = l.path("at", 0)
-	if l.before > 0 || l.later > 0 && n == partEntries || l.at > 0 && last.Seq > l.at && n > partEntries/2 {
+	if l.before > 0 || l.later+l.onward > 0 && n == l.size || l.at > 0 && last.Seq > l.at && n > l.size/2 {
 		p.Newer = l.path("at", last.Seq)
 		p.NewerPart = partPath(l.path("later", last.Seq), l.v.Name())
 	}
@@ -123,6 +127,18 @@ func (l *looking) links(p *web.PartView) {
 
 // partPath is the address of only a part of a page.
 func partPath(page, session string) string { return strings.Replace(page, session, session+"/part", 1) }
+
+// firstOf yields at most n entries.
+func firstOf(entries iter.Seq2[tidemark.Entry, error], n int) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		left := n
+		for e, err := range entries {
+			if left--; !yield(e, err) || left == 0 {
+				return
+			}
+		}
+	}
+}
 
 // after yields what follows an entry on the shown branch. For an entry beside
 // that branch it yields nothing, and sets beside.
@@ -238,6 +254,7 @@ func (s *Site) sessionPart(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return "", nil, err
 		}
+		l.size = partEntries
 		var beside bool
 		p, err := s.part(r.Context(), l, &beside)
 		if l.before > 0 {

@@ -37,6 +37,8 @@ type looking struct {
 	at     int64  // the requested entry
 	before int64  // entries before this one were requested
 	later  int64  // entries after this one were requested
+	onward int64  // entries from this one on were requested
+	size   int    // how many entries are shown at once
 	find   string
 	mine   bool
 }
@@ -48,7 +50,7 @@ func (s *Site) look(r *http.Request) (*looking, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &looking{st: st, v: v, log: v, worker: q.Get("worker"), node: q.Get("node"), find: strings.TrimSpace(q.Get("find"))}
+	l := &looking{st: st, v: v, log: v, size: pageEntries, worker: q.Get("worker"), node: q.Get("node"), find: strings.TrimSpace(q.Get("find"))}
 	if l.worker != "" {
 		if l.log, err = v.Worker(ctx, l.worker); err != nil {
 			return nil, err
@@ -67,7 +69,7 @@ func (s *Site) look(r *http.Request) (*looking, error) {
 	if err := l.jump(ctx, q); err != nil {
 		return nil, err
 	}
-	for name, seq := range map[string]*int64{"before": &l.before, "later": &l.later} {
+	for name, seq := range map[string]*int64{"before": &l.before, "later": &l.later, "onward": &l.onward} {
 		if value := q.Get(name); value != "" {
 			if *seq, err = strconv.ParseInt(value, 10, 64); err != nil || *seq < 1 {
 				return nil, tidemark.Invalidf("%s %.20q: want the number of an entry", name, value)
@@ -79,7 +81,10 @@ func (s *Site) look(r *http.Request) (*looking, error) {
 }
 
 // atEnd reports whether the newest entry is shown, where more may come.
-func (l *looking) atEnd() bool { return l.node == "" && l.at == 0 && l.before == 0 && l.later == 0 }
+func (l *looking) atEnd() bool { return l.node == "" && l.unplaced() }
+
+// unplaced reports whether no place in the log was requested: its end is shown.
+func (l *looking) unplaced() bool { return l.at == 0 && l.before == 0 && l.later == 0 && l.onward == 0 }
 
 // path is the address of the page with what it shows, except for the position.
 func (l *looking) path(name string, value int64) string {
@@ -190,12 +195,13 @@ func (s *Site) gatherTree(ctx context.Context, l *looking, v *web.SessionView) e
 		return nil
 	}
 	var err error
-	v.Tree, err = l.tree(ctx, false)
+	v.Tree, err = l.tree(ctx, false, 0)
 	return err
 }
 
-// tree draws the branches of the session.
-func (l *looking) tree(ctx context.Context, all bool) (*web.TreeView, error) {
+// tree draws the branches of the session, and lists its turns but for the newest
+// skipped ones.
+func (l *looking) tree(ctx context.Context, all bool, skipped int) (*web.TreeView, error) {
 	nodes, err := l.v.Tree(ctx)
 	if err != nil {
 		return nil, err
@@ -209,7 +215,7 @@ func (l *looking) tree(ctx context.Context, all bool) (*web.TreeView, error) {
 			shown = n.Number
 		}
 	}
-	t := web.DrawTree(drawn, shown, all)
+	t := web.DrawTree(drawn, shown, all, skipped)
 	t.Asked = render.CleanLine(l.node)
 	return t, nil
 }
@@ -221,7 +227,14 @@ func (s *Site) treePage(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	v := web.TreePage{ID: string(l.v.ID), Name: l.v.Name(), Title: render.CleanLine(l.v.Title)}
-	if v.Tree, err = l.tree(r.Context(), r.URL.Query().Get("tree") == "all"); err != nil {
+	q := r.URL.Query()
+	skipped := 0
+	if text := q.Get("skip"); text != "" {
+		if skipped, err = strconv.Atoi(text); err != nil || skipped < 0 {
+			return view{}, tidemark.Invalidf("skip %.20q: want a number of turns", text)
+		}
+	}
+	if v.Tree, err = l.tree(r.Context(), q.Get("tree") == "all", skipped); err != nil {
 		return view{}, err
 	}
 	return view{s.frame(r, "tree"), v}, nil

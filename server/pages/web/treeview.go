@@ -43,13 +43,18 @@ type TreeView struct {
 	All           bool
 	Branched      bool // it is more than one turn after the other: there is a choice, or a name
 
-	Asked      string       // the node whose branch was asked for
-	Outline    []OutlineRow // the turns of the shown branch
-	OutlineCut int          // those before them
+	Asked   string       // the node whose branch was asked for
+	Outline []OutlineRow // the turns of the shown branch
+	Earlier *OutlineLink // those before them; nil: there are none
+	Later   *OutlineLink // those after them
 }
 
 // maxOutline is how many turns are listed beside a session.
 const maxOutline = 200
+
+// OutlineLink leads to other turns of a long list: how many there are on that
+// side, and how many of the newest are skipped to get there.
+type OutlineLink struct{ Turns, Skip int }
 
 // OutlineRow is a turn in the list beside a session.
 type OutlineRow struct {
@@ -78,8 +83,9 @@ type DrawnNode struct {
 }
 
 // DrawTree draws a tree. shown is the number of the node that ends the
-// shown branch, -1 for the current one.
-func DrawTree(nodes []TreeNode, shown int64, all bool) *TreeView {
+// shown branch, -1 for the current one; skipped is how many of the newest turns
+// the list leaves out.
+func DrawTree(nodes []TreeNode, shown int64, all bool, skipped int) *TreeView {
 	t := drawing{byNumber: make(map[int64]int, len(nodes)), children: make(map[int64]int), nodes: nodes}
 	for i, n := range nodes {
 		t.byNumber[n.Number] = i
@@ -97,7 +103,22 @@ func DrawTree(nodes []TreeNode, shown int64, all bool) *TreeView {
 		}
 		n = nodes[i].Parent
 	}
-	return t.draw(all)
+	v := t.draw(all)
+	v.cutOutline(skipped)
+	return v
+}
+
+// cutOutline leaves as many turns as a page lists at once.
+func (v *TreeView) cutOutline(skipped int) {
+	end := max(len(v.Outline)-skipped, min(len(v.Outline), maxOutline))
+	begin := max(end-maxOutline, 0)
+	if begin > 0 {
+		v.Earlier = &OutlineLink{Turns: begin, Skip: len(v.Outline) - begin}
+	}
+	if later := len(v.Outline) - end; later > 0 {
+		v.Later = &OutlineLink{Turns: later, Skip: max(later-maxOutline, 0)}
+	}
+	v.Outline = v.Outline[begin:end]
 }
 
 type drawing struct {
@@ -126,10 +147,6 @@ func (t *drawing) draw(all bool) *TreeView {
 		if t.on[n.Number] {
 			v.Outline = append(v.Outline, OutlineRow{Name: "n" + strconv.FormatInt(n.Number, 10), Seq: n.First, Text: n.Text, At: n.At})
 		}
-	}
-	if !all && len(v.Outline) > maxOutline {
-		v.OutlineCut = len(v.Outline) - maxOutline
-		v.Outline = v.Outline[v.OutlineCut:]
 	}
 	var rows []TreeNode
 	for _, n := range t.nodes {

@@ -10,7 +10,8 @@
     const all = rows();
     if (!all.length) return;
     const at = all.findIndex((r) => r.classList.contains("current") || r.contains(document.activeElement));
-    const next = all[Math.min(all.length - 1, Math.max(0, at < 0 ? (step > 0 ? 0 : all.length - 1) : at + step))];
+    const seen = (r) => { const b = r.getBoundingClientRect(); return b.bottom > 80 && b.top < innerHeight; };
+    const next = all[Math.min(all.length - 1, Math.max(0, at >= 0 ? at + step : step > 0 ? all.findIndex(seen) : all.findLastIndex(seen)))];
     all.forEach((r) => r.classList.remove("current"));
     next.classList.add("current");
     const target = next.querySelector("a[data-open-row], a, button") || next;
@@ -129,6 +130,16 @@
     (word ? input : yes).focus();
   }, true);
 
+  // What comes in is told for each of its elements; once is enough.
+  const settled = (fits, then, signal) => {
+    let due = false;
+    document.addEventListener("htmx:afterSettle", (e) => {
+      if (due || !fits(e)) return;
+      due = true;
+      queueMicrotask(() => { due = false; then(); });
+    }, { signal });
+  };
+
   // The page of a session: it opens at its end, keeps its place when older
   // entries come in above, and follows new ones while the end is in view.
   // Another session may take its place without a page load; what was set up for
@@ -167,25 +178,145 @@
       held = null;
       root.style.overflowAnchor = "";
     };
-    on("htmx:beforeSwap", (e) => {
-      if (!e.detail.target.classList.contains("older") || held) return;
-      const el = [...entries.children].find((a) => !a.matches(".older, .newer") && a.getBoundingClientRect().bottom > 0);
+    const hold = () => {
+      if (held) return;
+      const el = parts().find((a) => a.getBoundingClientRect().bottom > 0);
       if (el) { held = { el, top: el.getBoundingClientRect().top }; root.style.overflowAnchor = "none"; }
-    });
+    };
+    on("htmx:beforeSwap", (e) => { if (e.detail.target.classList.contains("older")) hold(); });
     // It is told once for each entry that came in.
     on("htmx:afterSwap", () => { if (held && !held.kept) { held.kept = true; keep(6); } });
+    on("htmx:sseBeforeMessage", (e) => {
+      // What is new comes with the rest of what was taken out.
+      if (e.target.id === "live" && entries.querySelector(":scope > .newer") && e.detail.lastEventId) { missed = Math.max(missed, +e.detail.lastEventId); e.preventDefault(); }
+    });
     on("htmx:sseMessage", () => {
       const nothing = document.getElementById("nothing");
       if (nothing) nothing.remove();
       join();
       if (atEnd) toEnd();
+      settle();
     });
-    on("htmx:afterSettle", () => join());
+    settled((e) => entries.contains(e.target), () => { join(); settle(); }, signal);
+
+    // The page is a window on the session: what is far from the view is taken
+    // out, and a button that gets it back when it comes near stands in its place.
+    // What was unfolded there, and where the focus was, is remembered.
+    const mostNodes = 2600, keptNodes = 1800;
+    const stowed = new WeakMap(), unfolded = new Map();
+    let missed = 0, focused = null;
+    const parts = () => [...entries.children].filter((c) => !c.matches(".older, .newer"));
+    const folds = (part) => part.matches("details") ? [part, ...part.querySelectorAll("details")] : [...part.querySelectorAll("details")];
+    const numbered = (el) => /^e\d+$/.test(el.id) ? +el.id.slice(1) : 0;
+    const numbers = (part) => {
+      const all = [part, ...part.querySelectorAll("[id^=e]")];
+      for (const f of folds(part)) if (stowed.has(f)) all.push(...stowed.get(f).querySelectorAll("[id^=e]"));
+      return all.map(numbered).filter((n) => n > 0);
+    };
+    // The content of what is folded is kept aside until somebody unfolds it.
+    const stow = (fold) => {
+      if (fold.open || stowed.has(fold) || fold.dataset.result || fold.getElementsByTagName("*").length < 12) return;
+      const content = document.createDocumentFragment();
+      content.append(...[...fold.childNodes].filter((n) => n.nodeName !== "SUMMARY"));
+      stowed.set(fold, content);
+    };
+    entries.addEventListener("toggle", (e) => {
+      const content = e.target.open && stowed.get(e.target);
+      if (!content) return;
+      stowed.delete(e.target);
+      e.target.querySelector("summary").after(content);
+    }, true);
+
+    const loader = (side, name, number) => {
+      const p = document.getElementById(side).content.firstElementChild.cloneNode(true), to = (path, name) => { const u = new URL(path, location); u.searchParams.set(name, number); return u.pathname + u.search; };
+      p.setAttribute("hx-get", to(entries.dataset.part, name));
+      p.querySelector("a").href = to(entries.dataset.page, side === "older" ? "before" : "at");
+      return p;
+    };
+    const put = (p) => { htmx.process(p); near.observe(p); };
+    const takeOut = (gone) => {
+      for (const part of gone) {
+        const first = numbers(part)[0];
+        folds(part).forEach((f, i) => { if (f.open && first) unfolded.set(first + "/" + i, [first, i]); });
+        if (part.contains(document.activeElement) && first) focused = [first, [...part.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement)];
+        part.remove();
+      }
+    };
+    const putBack = () => {
+      const part = (number) => { const el = document.getElementById("e" + number); return el && entries.contains(el) ? parts().find((p) => p.contains(el)) : null; };
+      for (const [key, [number, i]] of unfolded) { const p = part(number); if (p) { unfolded.delete(key); if (folds(p)[i]) folds(p)[i].open = true; } }
+      const there = focused && part(focused[0]);
+      if (!there) return;
+      if (document.activeElement === document.body) { const all = there.querySelectorAll("a, button, summary, [tabindex]"); if (all[focused[1]]) all[focused[1]].focus({ preventScroll: true }); }
+      focused = null;
+    };
+    const trim = () => {
+      const size = (el) => el.getElementsByTagName("*").length + 1;
+      if (size(entries) <= mostNodes) return;
+      for (const f of entries.querySelectorAll("details:not([open])")) stow(f);
+      let total = size(entries);
+      if (total <= mostNodes) return;
+      // It is cut only where no result belongs to a call on the other side.
+      const all = parts(), sizes = all.map(size), numbersOf = all.map(numbers), boxes = all.map((p) => p.getBoundingClientRect());
+      const low = new Array(all.length + 1).fill(Infinity);
+      for (let i = all.length - 1; i >= 0; i--) low[i] = Math.min(low[i + 1], ...numbersOf[i]);
+      const cuts = [];
+      for (let i = 0, high = 0; i < all.length; i++) {
+        if (i > 0 && numbersOf[i].length && high < low[i]) cuts.push(i);
+        high = Math.max(high, ...numbersOf[i]);
+      }
+      const far = Math.max(innerHeight * 1.5, 1000), from = boxes.findIndex((b) => b.bottom > -far), to = boxes.findLastIndex((b) => b.top < innerHeight + far);
+      const sum = (a, b) => sizes.slice(a, b).reduce((x, y) => x + y, 0);
+      const above = () => {
+        const possible = cuts.filter((i) => i <= from), cut = possible.find((i) => total - sum(0, i) <= keptNodes) || possible.pop();
+        if (!cut) return;
+        total -= sum(0, cut);
+        hold();
+        entries.querySelector(":scope > .older")?.remove();
+        const p = loader("older", "before", Math.min(...numbersOf[cut]));
+        all[cut].before(p);
+        takeOut(all.slice(0, cut));
+        put(p);
+        if (held && !held.kept) { held.kept = true; keep(6); }
+      };
+      const below = () => {
+        const possible = cuts.filter((i) => i > to), cut = possible.findLast((i) => total - sum(i) <= keptNodes) || possible[0];
+        if (!cut || "beside" in entries.dataset) return;
+        total -= sum(cut);
+        entries.querySelector(":scope > .newer")?.remove();
+        const p = loader("newer", "onward", Math.min(...numbersOf[cut]));
+        entries.append(p);
+        takeOut(all.slice(cut));
+        put(p);
+      };
+      if (from > all.length - 1 - to) { above(); if (total > mostNodes) below(); } else { below(); if (total > mostNodes) above(); }
+    };
+    // What comes near is got before it is seen.
+    const near = new IntersectionObserver((seen) => { for (const s of seen) if (s.isIntersecting && s.target.isConnected) { near.unobserve(s.target); htmx.trigger(s.target, "near"); } }, { rootMargin: "600px 0px" });
+    signal.addEventListener("abort", () => near.disconnect());
+    const settle = () => {
+      putBack();
+      trim();
+      if (missed && !entries.querySelector(":scope > .newer")) {
+        const last = Math.max(0, ...parts().slice(-5).flatMap(numbers));
+        if (missed > last) { const p = loader("newer", "later", last); entries.append(p); put(p); }
+        missed = 0;
+      }
+      for (const p of entries.querySelectorAll(":scope > .older, :scope > .newer")) near.observe(p);
+    };
+    on("click", (e) => {
+      const link = e.target.closest("[data-to-end]"), to = link && new URL(link.href);
+      if (!link || e.ctrlKey || e.metaKey || e.shiftKey || to.pathname !== location.pathname || to.search !== location.search || !entries.querySelector(":scope > .newer")) return;
+      e.preventDefault();
+      history.replaceState(history.state, "", to);
+      htmx.ajax("GET", to.pathname + to.search, { target: "#session", select: "#session", swap: "outerHTML show:none" });
+    });
 
     // A result that came after its call goes into the row of the call.
     const join = () => {
       for (const row of entries.querySelectorAll("[data-result]")) {
-        const call = entries.querySelector(`[data-call="${CSS.escape(row.dataset.result)}"]`), output = row.querySelector(".answer"), said = row.closest(".said");
+        // A tool may use an id again: the call is the last one before its result.
+        const calls = entries.querySelectorAll(`[data-call="${CSS.escape(row.dataset.result)}"]`), call = [...calls].findLast((c) => c.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_FOLLOWING), output = row.querySelector(".answer"), said = row.closest(".said");
         if (!call || !output) continue;
         call.append(output);
         call.removeAttribute("data-call");
@@ -213,6 +344,7 @@
       }
     };
     join();
+    settle();
 
     // The menu opens for the entry that it was asked for from.
     const menu = document.getElementById("act"), openAt = (seq) => {
@@ -275,7 +407,7 @@
     const pictures = () => { for (const img of entries.querySelectorAll("figure img:not(.zoom)")) { img.classList.add("zoom"); img.tabIndex = 0; img.setAttribute("role", "button"); } };
     if (box) {
       pictures();
-      on("htmx:afterSettle", pictures);
+      settled((e) => entries.contains(e.target), pictures, signal);
       entries.addEventListener("click", (e) => { if (e.target.matches(".zoom")) enlarge(e.target); });
       entries.addEventListener("keydown", (e) => { if (e.target.matches(".zoom") && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); enlarge(e.target); } });
       box.addEventListener("click", () => box.close());
@@ -290,9 +422,8 @@
     const wide = matchMedia("(min-width: 64rem)"), fill = () => { if (wide.matches && !pane.childElementCount) htmx.trigger(pane, "fill"); };
     wide.addEventListener("change", fill);
     addEventListener("load", fill);
-    document.addEventListener("htmx:afterSettle", (e) => {
-      mark();
-      if (e.target.id !== "session") return;
+    settled((e) => e.target.id === "session" || pane.contains(e.target), mark);
+    settled((e) => e.target.id === "session", () => {
       life.abort();
       life = new AbortController();
       session();
@@ -307,7 +438,7 @@
   // Times are told in the place of the reader.
   const local = (root) => { for (const t of root.querySelectorAll("time[datetime]:not([data-local])")) { const d = new Date(t.dateTime); if (!isNaN(d)) { t.dataset.local = "1"; t.title = d.toLocaleString(); } } };
   local(document);
-  document.addEventListener("htmx:afterSettle", () => local(document));
+  settled(() => true, () => local(document));
 
   // A page that no longer hears of what is new says so.
   const banner = document.getElementById("banner");
