@@ -104,6 +104,9 @@ type Handover struct {
 	// wrote, for one that keeps its sessions where nobody else can write. Nil: it
 	// finds the file itself.
 	Load func(file string) []string
+	// Waits returns where in a home the session with an id waits to be taken in; nil
+	// without Load.
+	Waits func(id string) string
 	// Note is what a person should know before the tool goes on with a session.
 	Note string
 }

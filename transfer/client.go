@@ -82,6 +82,7 @@ func (c Client) HandOver(ctx context.Context, p store.Point) (out Handed, lost [
 		return out, nil, err
 	}
 	if out.ForeignID, out.Before, err = h.idFor(ctx, p, tip); err != nil || out.Before {
+		h.given(&out)
 		return out, nil, err
 	}
 	before, err := c.lastTool(ctx, p, tip)

@@ -19,7 +19,7 @@ func (h *handover) given(to *Handed) {
 // Lines tells people what became of a session, which they call by a name, in a
 // folder.
 func (h Handed) Lines(t convert.Tool, session, folder string) []string {
-	if h.Before {
+	if h.Before && len(h.Load) == 0 {
 		return []string{fmt.Sprintf("%s has session %s already, as %s.", t.Title, session, h.ForeignID)}
 	}
 	all := []string{fmt.Sprintf("Handed session %s over to %s as %s. What is said there comes back with: tidemark import %s", session, t.Title, h.ForeignID, folder)}

@@ -79,7 +79,12 @@ func IsHome(ctx context.Context, t convert.Tool, folder string) bool {
 // whether it has it only for other projects. Without a project, whether it has it.
 func (h *handover) finds(ctx context.Context, foreign string) (here, elsewhere bool, err error) {
 	if h.tool.Handover.Load != nil {
-		here, err := h.holds(ctx, foreign)
+		waits := h.tool.Handover.Waits(foreign)
+		if here, err = h.holds(ctx, foreign, waits); err == nil && !here {
+			if _, err := fs.Stat(h.home.dir.ReadOnly(), waits); err == nil {
+				here, h.file = true, waits // it was never told to take it in
+			}
+		}
 		return here, false, err
 	}
 	offered := ""
@@ -101,10 +106,17 @@ func (h *handover) finds(ctx context.Context, foreign string) (here, elsewhere b
 	return false, elsewhere, nil
 }
 
-// holds reports whether a tool that keeps its sessions in a database has one. To
-// give it the same one again would replace what it has.
-func (h *handover) holds(ctx context.Context, foreign string) (bool, error) {
-	for s, err := range h.tool.Import(ctx, convert.Source{FS: h.home.dir.ReadOnly(), Path: ".", Getenv: h.home.Getenv}) {
+// holds reports whether a tool that keeps its sessions in a database has one there,
+// besides the file by which it was given. To give it the same one again would replace
+// what it has.
+func (h *handover) holds(ctx context.Context, foreign, waits string) (bool, error) {
+	p, done, err := openSource(h.home.path, h.home.Getenv)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	p.FS = hiding{p.FS, map[string]bool{waits: true}}
+	for s, err := range h.tool.Import(ctx, p) {
 		if err != nil && !convert.IsSkip(err) {
 			return false, err
 		}
@@ -128,6 +140,7 @@ func (h *handover) export(ctx context.Context, p store.Point, prepare func(*conv
 		return out, nil, err
 	}
 	if out.ForeignID, out.Before, err = h.idFor(ctx, p, tip); err != nil || out.Before {
+		h.given(&out)
 		return out, nil, err
 	}
 	lost, err := h.write(ctx, p, out.ForeignID, prepare)

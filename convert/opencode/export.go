@@ -22,6 +22,9 @@ type object = map[string]any
 // name says for which: an exported file does not.
 func (of product) exportFolder() string { return of.file + "-import" }
 
+// exportFile is the file that a session is written to.
+func (of product) exportFile(id string) string { return path.Join(of.exportFolder(), id+".json") }
+
 // formatVersion is the version whose form is written.
 const formatVersion = "1.18.33"
 
@@ -49,7 +52,7 @@ func (of product) export(ctx context.Context, out convert.Out, s *convert.Sessio
 	if err != nil {
 		return nil, err
 	}
-	return d.Lost.List(), convert.WriteFile(out, path.Join(of.exportFolder(), id+".json"), text)
+	return d.Lost.List(), convert.WriteFile(out, of.exportFile(id), text)
 }
 
 // newID makes the id of a session as the tool does: newer ones sort before older

@@ -55,7 +55,7 @@ func Kilo() convert.Tool {
 
 // handover is how sessions are given to the tool: it has to be told to take them in.
 func (of product) handover() *convert.Handover {
-	return &convert.Handover{NewID: newID, Load: func(file string) []string { return []string{of.file, "import", file} }}
+	return &convert.Handover{NewID: newID, Load: func(file string) []string { return []string{of.file, "import", file} }, Waits: of.exportFile}
 }
 
 // listed are the files in every place that look finds stores in.

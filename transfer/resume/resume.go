@@ -47,9 +47,9 @@ var clients = []client{
 		}
 		return append([]string{"resume", id}, more...)
 	}},
-	{"opencode", "opencode", "npm install -g opencode-ai", with("-s")},
-	{"kilo-cli", "kilo", "npm install -g @kilocode/cli", with("-s")},
-	{"pi", "pi", "npm install -g @mariozechner/pi-coding-agent", with("--session")},
+	{"opencode", "opencode", "npm install -g opencode-ai", withOrRun("-s")},
+	{"kilo-cli", "kilo", "npm install -g @kilocode/cli", withOrRun("-s")},
+	{"pi", "pi", "npm install -g @earendil-works/pi-coding-agent", with("--session")},
 	{"qwen-code", "qwen", "npm install -g @qwen-code/qwen-code", with("--resume")},
 	{"kimi-code", "kimi", "npm install -g @moonshot-ai/kimi-code", with("-S")},
 	{"gemini-cli", "gemini", "npm install -g @google/gemini-cli", with("--resume")},
@@ -58,6 +58,27 @@ var clients = []client{
 // with starts a tool that takes the id of a session behind a flag.
 func with(flag string) func(id string, more []string) []string {
 	return func(id string, more []string) []string { return append([]string{flag, id}, more...) }
+}
+
+// withOrRun is with for a tool that works without a screen when its first argument is
+// run.
+func withOrRun(flag string) func(id string, more []string) []string {
+	return func(id string, more []string) []string {
+		if len(more) > 0 && more[0] == "run" {
+			return append([]string{"run", flag, id}, more[1:]...)
+		}
+		return append([]string{flag, id}, more...)
+	}
+}
+
+// CommandOf is the command line that starts a tool on one of its sessions, with more
+// arguments; nil for a tool that sessions do not go on in.
+func CommandOf(tool, foreign string, more []string) []string {
+	c, ok := clientOf(tool)
+	if !ok {
+		return nil
+	}
+	return append([]string{c.program}, c.args(foreign, more)...)
 }
 
 // Tools are the names of the tools that go on with sessions, Chat among them.
@@ -156,7 +177,8 @@ func Prepare(ctx context.Context, r Request) (*Start, error) {
 		start.Notes = append(start.Notes, fmt.Sprintf("not in the %s format: %s", start.Title, l))
 	}
 	start.Version = versionOf(ctx, program, r.Environ)
-	start.Command = append([]string{program}, c.args(start.ForeignID, r.Args)...)
+	start.Command = CommandOf(c.tool, start.ForeignID, r.Args)
+	start.Command[0] = program
 	return start, nil
 }
 

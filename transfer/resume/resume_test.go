@@ -67,22 +67,24 @@ func (m *machine) prepare(id tidemark.SessionID, in string, args ...string) (*St
 }
 
 func TestAToolIsStartedOnTheSessionThatItWasGiven(t *testing.T) {
-	m := newMachine(t, "claude", "codex")
+	m := newMachine(t, "claude", "codex", "opencode")
 	id := m.session(m.home)
 	for _, c := range []struct {
 		in   string
 		args []string
-		want string // ID is that of the session there
+		want string // ID is that of the session there, and HOME the folder
 	}{
 		{"claude-code", []string{"-p", "it's warm"}, "bin/claude --resume ID -p 'it'\\''s warm'"},
 		{"codex", nil, "bin/codex resume ID"},
 		{"codex", []string{"exec", "go on"}, "bin/codex exec resume ID 'go on'"},
+		{"opencode", []string{"--auto"}, "bin/opencode import HOME/.local/share/opencode/opencode-import/ID.json && HOME/bin/opencode -s ID --auto"},
+		{"opencode", []string{"run", "go on"}, "bin/opencode import HOME/.local/share/opencode/opencode-import/ID.json && HOME/bin/opencode run -s ID 'go on'"},
 	} {
 		start, err := m.prepare(id, c.in, c.args...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "cd " + m.home + " && " + filepath.Join(m.home, strings.ReplaceAll(c.want, "ID", start.ForeignID))
+		want := "cd " + m.home + " && " + filepath.Join(m.home, strings.NewReplacer("ID", start.ForeignID, "HOME", m.home).Replace(c.want))
 		if got := start.Shell(); got != want || start.Version != "3.14.15" || start.Tool != c.in {
 			t.Errorf("%+v: %s, want %s", start, got, want)
 		}
