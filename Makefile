@@ -160,11 +160,11 @@ TASKS ?=
 tasks: build ## have the agent solve thirty small tasks: by a script, or by a real model (TASKS='-provider …', with its key in the environment)
 	$(GO) run ./workshop/tasks -bin bin/tidemark$$($(GO) env GOEXE) $(TASKS)
 
-# What make clients is told besides, such as '-kills 0' or '-dir FOLDER'.
+# What make clients is told besides, such as "-tool 'pi|codex'" or '-dir FOLDER'.
 CLIENTS ?=
 
 .PHONY: clients
-clients: build ## go on with sessions in the agents of others, from npm, against a scripted model; writes docs/agents.md; minutes, npm
+clients: build ## go on with sessions in the agents of others, from npm, against a scripted model; writes docs/agents.md; goes on where it was; an hour, npm, tmux
 	$(GO) run ./workshop/clients -bin bin/tidemark$$($(GO) env GOEXE) -write docs/agents.md $(CLIENTS)
 
 # What make evidence is told besides, such as -short, '-share 0.1' or '-only crash'.

@@ -21,8 +21,9 @@ import (
 )
 
 // Start starts a stand-in for a model, which ends with the test, and returns
-// its address. It speaks the protocols of Anthropic (…/messages) and of OpenAI
-// (…/chat/completions, …/responses), accepts any key and any model, and keeps no
+// its address. It speaks the protocols of Anthropic (…/messages), of OpenAI
+// (…/chat/completions, …/responses) and of Google (…:generateContent,
+// …:streamGenerateContent), accepts any key and any model, and keeps no
 // conversation: the user's last message says what to answer, and the number of
 // answers since then says which answer is next. So resuming, branching and
 // asking again work as with a real model.
@@ -114,6 +115,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h, err = hearChat(b)
 	case strings.HasSuffix(r.URL.Path, "/responses"):
 		h, err = hearResponses(b)
+	case geminiMethod(r.URL.Path) == "countTokens":
+		fmt.Fprintf(w, `{"totalTokens":%d}`, len(b)/4)
+		return
+	case strings.HasSuffix(geminiMethod(r.URL.Path), "enerateContent"):
+		h, err = hearGemini(r.URL, b)
 	default:
 		http.NotFound(w, r)
 		return

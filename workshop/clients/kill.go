@@ -2,22 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
-
-// kills is what a watcher that was killed while agents worked left.
-type kills struct {
-	Kills, Runs, Sessions, Entries int
-	Wrong                          []string
-}
 
 func sleep(ctx context.Context, milliseconds int) error {
 	select {
@@ -30,43 +27,55 @@ func sleep(ctx context.Context, milliseconds int) error {
 
 // kill has agents work while a watcher runs, kills the watcher at moments of chance,
 // and compares what it kept with an import of everything at once.
-func (w *workshop) kill(ctx context.Context, n int) (k kills, err error) {
-	if n == 0 {
-		return k, nil
+func (w *workshop) kill(ctx context.Context, n int) error {
+	const id = "kills"
+	if n == 0 || !w.due(id) {
+		return nil
 	}
-	m, err := w.newWorld()
+	m, err := w.newWorld("")
 	if err != nil {
-		return k, err
+		return err
 	}
+	defer m.leave()
+	var one found
+	runs, err := m.killWhileTheyWork(ctx, n)
+	sessions, entries := 0, 0
+	if err == nil {
+		sessions, entries, one.Wrong, err = m.sameAsAtOnce(ctx)
+	}
+	if err != nil {
+		one.Wrong = append(one.Wrong, err.Error())
+	}
+	one.Said = fmt.Sprintf("%d times at moments of chance while %s worked: %d runs, %d sessions, %d entries", n, strings.Join(names(w.installed()), ", "), runs, sessions, entries)
+	return w.note(ctx, id, one)
+}
+
+// killWhileTheyWork kills a watcher while agents work, and returns how often they did.
+func (m *world) killWhileTheyWork(ctx context.Context, n int) (runs int64, err error) {
 	if err := m.append(ctx, "new", tidemark.Say(tidemark.User, "so that there is a store")); err != nil {
-		return k, err
+		return 0, err
 	}
 	work, stop := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	var mu sync.Mutex
-	var broken error
-	for _, c := range clients {
-		done.Go(func() {
+	var all sync.WaitGroup
+	var count atomic.Int64
+	broken := make([]error, len(m.installed()))
+	for i, c := range m.installed() {
+		all.Go(func() {
 			for round := 0; work.Err() == nil; round++ {
 				prompt := fmt.Sprintf(`Round %d. [[fake op bash {"cmd":"echo harbour-%d"}]] [[fake say Noted %d.]] [[fake slow=5]]`, round, round, round)
 				args := c.begin(prompt)
 				if round%3 == 2 { // the newest goes on
-					args = again[c.tool](prompt)
+					args = c.again(prompt)
 				}
-				_, err := m.do(ctx, c.program, args...)
-				mu.Lock()
-				k.Runs++
-				if err != nil && broken == nil {
-					broken = err
-				}
-				mu.Unlock()
-				if err != nil {
+				if _, broken[i] = m.do(ctx, c.program, args...); broken[i] != nil {
+					stop()
 					return
 				}
+				count.Add(1)
 			}
 		})
 	}
-	for ; k.Kills < n && err == nil && work.Err() == nil; k.Kills++ {
+	for killed := 0; killed < n && err == nil && work.Err() == nil; killed++ {
 		watcher := m.command(ctx, m.program, "--no-encrypt", "watch")
 		if err = watcher.Start(); err != nil {
 			break
@@ -76,70 +85,44 @@ func (w *workshop) kill(ctx context.Context, n int) (k kills, err error) {
 		_ = watcher.Wait()         // by the kill
 	}
 	stop()
-	done.Wait()
-	if err != nil || broken != nil {
-		return k, fmt.Errorf("%w", firstOf(err, broken))
+	all.Wait()
+	if err = errors.Join(err, errors.Join(broken...)); err == nil {
+		_, err = m.tidemark(ctx, "watch", "--once")
 	}
-	if _, err := m.tidemark(ctx, "watch", "--once"); err != nil {
-		return k, err
-	}
-	return k, m.sameAsAtOnce(ctx, &k)
-}
-
-func firstOf(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
-// again are the arguments that go on with the newest session of a tool.
-var again = map[string]func(prompt string) []string{
-	"claude-code": func(prompt string) []string { return []string{"-c", "-p", prompt, "--allowedTools", "Bash"} },
-	"codex": func(prompt string) []string {
-		return []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "resume", "--last", prompt}
-	},
+	return count.Load(), err
 }
 
 // sameAsAtOnce compares every session with what an import into an empty store makes
 // of the same files.
-func (m *world) sameAsAtOnce(ctx context.Context, k *kills) error {
+func (m *world) sameAsAtOnce(ctx context.Context) (sessions, entries int, wrong []string, err error) {
 	at := *m
 	at.environ = slices.Clone(m.environ)
 	for i, v := range at.environ {
-		if len(v) > 15 && v[:15] == "TIDEMARK_STORE=" {
+		if strings.HasPrefix(v, "TIDEMARK_STORE=") {
 			at.environ[i] = "TIDEMARK_STORE=sqlite:" + filepath.Join(m.home, "..", "once.db")
 		}
 	}
 	if _, err := at.tidemark(ctx, "import", "--all"); err != nil {
-		return err
+		return 0, 0, nil, err
 	}
 	want, err := at.sessions(ctx)
 	if err != nil {
-		return err
+		return 0, 0, nil, err
 	}
 	have, err := m.sessions(ctx)
-	if err != nil {
-		return err
-	}
 	if len(have) != len(want)+1 { // the one that made the store
-		k.Wrong = append(k.Wrong, fmt.Sprintf("%d sessions, at once there are %d", len(have)-1, len(want)))
+		wrong = append(wrong, fmt.Sprintf("%d sessions, at once there are %d", len(have)-1, len(want)))
 	}
 	for _, id := range want {
-		a, err := at.entries(ctx, id, "--all")
-		if err != nil {
-			return err
-		}
-		b, err := m.entries(ctx, id, "--all")
-		if err != nil {
-			k.Wrong = append(k.Wrong, err.Error())
-			continue
+		a, notThere := at.entries(ctx, id, "--all")
+		b, notHere := m.entries(ctx, id, "--all")
+		if err := errors.Join(err, notThere, notHere); err != nil {
+			return sessions, entries, wrong, err
 		}
 		if !reflect.DeepEqual(a, b) {
-			k.Wrong = append(k.Wrong, fmt.Sprintf("session %s has %d entries, at once it has %d", id, len(b), len(a)))
+			wrong = append(wrong, fmt.Sprintf("session %s has %d entries, at once it has %d", id, len(b), len(a)))
 		}
-		k.Sessions++
-		k.Entries += len(a)
+		sessions, entries = sessions+1, entries+len(a)
 	}
-	return nil
+	return sessions, entries, wrong, err
 }

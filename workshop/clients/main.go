@@ -1,15 +1,21 @@
 // Command clients runs the agents of others, as npm has them, against a scripted
-// model, and tries on them what Tidemark says about them: that a session goes on in
-// each, that what it adds comes back as the same session, that a watcher which is
-// killed loses and doubles nothing while they work, and that the documented hooks
-// work. It writes what it found to docs/agents.md. It asks no real model, and uses no
-// home but its own.
+// model, and tries on them what Tidemark says about them: that they list and go on
+// with what is written for them, that a session of each goes on in each and comes
+// back as the same session, that sessions which they refuse are taken once they are
+// repaired, that a watcher which is killed loses and doubles nothing while they work,
+// and that the documented hooks work. It asks no real model, and uses no home but its
+// own.
 //
-//	go run ./workshop/clients -kills 200 -write docs/agents.md
+// What a trial found is kept as soon as it ends, so that an interrupted run goes on
+// where it was. The page is made of all that is kept.
+//
+//	go run ./workshop/clients -write docs/agents.md
+//	go run ./workshop/clients -tool 'pi|codex' -only '^writer .*image'
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,10 +24,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark/model/standin"
 )
@@ -39,26 +44,45 @@ func main() {
 func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	f := flag.NewFlagSet("clients", flag.ContinueOnError)
 	f.SetOutput(log)
-	dir := f.String("dir", "", "a `folder` for the agents, which are installed where they are missing; without it, one that is removed again")
-	bin := f.String("bin", "", "an existing `program` tidemark; without it, one is built")
+	w := &workshop{log: log, versions: make(map[string]string)}
+	f.StringVar(&w.agents, "dir", "", "a `folder` for the agents, which are installed where they are missing; without it, one that is removed again")
+	f.StringVar(&w.program, "bin", "", "an existing `program` tidemark; without it, one is built")
+	f.StringVar(&w.state, "state", "bin/clients.json", "keep what was found in `FILE`")
+	f.BoolVar(&w.again, "again", false, "also what was tried before")
+	f.BoolVar(&w.keep, "keep", false, "keep the homes, and say where they are")
+	tool := f.String("tool", "", "only agents that match a regular `expression`")
+	only := f.String("only", "", "only trials that match a regular `expression`, such as '^writer|^in'")
 	kills := f.Int("kills", 200, "how often the watcher is killed while agents work")
-	write := f.String("write", "", "the `file` to write the results to")
+	write := f.String("write", "", "the `file` to write the page to")
 	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if w.tool, err = regexp.Compile(*tool); err == nil {
+		w.only, err = regexp.Compile(*only)
+	}
+	if err == nil {
+		err = w.load()
+	}
+	if err != nil {
 		return err
 	}
 	scratch, err := os.MkdirTemp("", "clients")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch)
-	w := &workshop{log: log, agents: *dir, program: *bin, scratch: scratch}
-	if w.agents == "" {
-		w.agents = filepath.Join(scratch, "agents")
+	if !w.keep {
+		defer os.RemoveAll(scratch)
 	}
-	if err := w.install(ctx); err != nil {
+	if w.scratch, err = filepath.EvalSymlinks(scratch); err != nil {
 		return err
 	}
-	if err := w.build(ctx); err != nil {
+	if w.agents == "" {
+		w.agents = filepath.Join(w.scratch, "agents")
+	}
+	if w.agents, err = filepath.Abs(w.agents); err != nil {
+		return err
+	}
+	if err := errors.Join(w.install(ctx), w.build(ctx)); err != nil {
 		return err
 	}
 	w.model = newRecorder(standin.Handler())
@@ -66,95 +90,41 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	defer server.Close()
 	defer server.CloseClientConnections()
 	w.url = server.URL
-	r := report{Versions: w.versions, Day: time.Now().UTC().Format(time.DateOnly)}
-	if r.Cells, err = w.matrix(ctx); err != nil {
-		return err
-	}
-	if r.Through, err = w.through(ctx); err != nil {
-		r.Through = append(r.Through, firstLine(err))
-		fmt.Fprintln(log, err)
-	}
-	if r.Hooks, err = w.hooks(ctx); err != nil {
-		fmt.Fprintln(log, err) // nothing was kept
-	}
-	if r.Kills, err = w.kill(ctx, *kills); err != nil {
-		r.Kills.Wrong = append(r.Kills.Wrong, firstLine(err))
-		fmt.Fprintln(log, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if *write != "" {
-		if err := os.WriteFile(*write, []byte(r.markdown()), 0o600); err != nil {
-			return err
+	for _, trial := range []func(context.Context) error{w.writers, w.matrix, w.through, w.hooks, func(ctx context.Context) error { return w.kill(ctx, *kills) }} {
+		if err = trial(ctx); err != nil {
+			break
 		}
 	}
-	fmt.Fprint(log, r.markdown())
-	return r.failed()
+	if *write != "" {
+		err = errors.Join(err, os.WriteFile(*write, []byte(w.page()), 0o600))
+	}
+	return errors.Join(err, w.failed())
 }
 
 // workshop is what all trials share.
 type workshop struct {
-	log      io.Writer
-	agents   string // where they are installed
-	program  string // tidemark
-	scratch  string
-	url      string // of the model
-	model    *recorder
-	versions []string
-	worlds   int
+	log         io.Writer
+	agents      string // where they are installed
+	program     string // tidemark
+	scratch     string
+	url         string // of the model
+	model       *recorder
+	versions    map[string]string // of the agents that are installed, by tool
+	tool, only  *regexp.Regexp
+	again, keep bool
+	state       string
+	found       map[string]found
+	worlds      int
 }
 
-// client is an agent of others.
-type client struct {
-	tool, title, npm, program string
-	// once are the arguments for one prompt, to begin a session with, and to go on
-	// with one behind `tidemark resume --`.
-	begin, goOn func(prompt string) []string
-}
-
-// clients are the agents that sessions go on in. A further one joins by a row.
-var clients = []client{
-	{tool: "claude-code", title: "Claude Code", npm: "@anthropic-ai/claude-code", program: "claude",
-		begin: func(prompt string) []string { return []string{"-p", prompt, "--allowedTools", "Bash"} },
-		goOn:  func(prompt string) []string { return []string{"-p", prompt, "--allowedTools", "Bash"} }},
-	{tool: "codex", title: "Codex", npm: "@openai/codex", program: "codex",
-		begin: func(prompt string) []string {
-			return []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt}
-		},
-		goOn: func(prompt string) []string {
-			return []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt}
-		}},
-}
-
-// path is where the agents are.
-func (w *workshop) path() string { return filepath.Join(w.agents, "node_modules", ".bin") }
-
-// install has npm install the newest of each agent.
-func (w *workshop) install(ctx context.Context) error {
-	if err := os.MkdirAll(w.agents, 0o700); err != nil {
-		return err
-	}
-	args := []string{"install", "--prefix", w.agents, "--no-audit", "--no-fund"}
+// installed are the agents that are there and wanted.
+func (w *workshop) installed() (all []client) {
 	for _, c := range clients {
-		if _, err := os.Stat(filepath.Join(w.path(), c.program)); err != nil {
-			args = append(args, c.npm+"@latest")
+		if _, there := w.versions[c.tool]; there {
+			all = append(all, c)
 		}
 	}
-	if len(args) > 5 {
-		fmt.Fprintln(w.log, "npm", strings.Join(args, " "))
-		if out, err := exec.CommandContext(ctx, "npm", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("npm cannot install the agents: %w\n%s", err, out)
-		}
-	}
-	for _, c := range clients {
-		out, err := exec.CommandContext(ctx, filepath.Join(w.path(), c.program), "--version").Output()
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.program, err)
-		}
-		w.versions = append(w.versions, c.title+": "+strings.TrimSpace(string(out)))
-	}
-	return nil
+	return all
 }
 
 // build builds tidemark.

@@ -5,12 +5,16 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert/dialogue"
 )
 
 // recorder keeps what a model was asked.
@@ -39,18 +43,26 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.next.ServeHTTP(w, req)
 }
 
-// with returns the last request that has a text in it since the last call.
-func (r *recorder) with(text string) (request, bool) {
+// forget forgets what was asked.
+func (r *recorder) forget() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.all = nil
+	r.mu.Unlock()
+}
+
+// with returns the longest request that has a text in it since the last call: agents
+// also ask for titles.
+func (r *recorder) with(text string) (longest request, found bool) {
+	r.mu.Lock()
 	all := r.all
 	r.all = nil
-	for i := len(all) - 1; i >= 0; i-- {
-		if q := parseRequest(all[i]); len(q.parts) > 1 && strings.Contains(q.text(), text) {
-			return q, true
+	r.mu.Unlock()
+	for _, body := range all {
+		if q := parseRequest(body); len(q.parts) >= max(2, len(longest.parts)) && strings.Contains(q.text(), text) {
+			longest, found = q, true
 		}
 	}
-	return request{}, false
+	return longest, found
 }
 
 // request is the conversation in a request to a model, whatever its protocol.
@@ -63,84 +75,142 @@ type part struct {
 }
 
 // parseRequest reads the conversation of a request: messages of Anthropic or Chat
-// Completions, or input of Responses.
+// Completions, input of Responses, or contents of Gemini.
 func parseRequest(body []byte) (q request) {
-	var in struct{ Messages, Input []json.RawMessage }
+	var in struct{ Messages, Input, Contents []json.RawMessage }
 	if json.Unmarshal(body, &in) != nil {
 		return q
 	}
-	for _, raw := range append(in.Messages, in.Input...) {
+	for _, raw := range slices.Concat(in.Messages, in.Input, in.Contents) {
 		q.add(raw)
 	}
 	return q
 }
 
+// piece is a message, an item or a block of any protocol.
+type piece struct {
+	Type, Role, Text, Name string
+	Content, Output, Input json.RawMessage
+	Arguments              string
+	ImageURL               json.RawMessage `json:"image_url"`
+	Source                 struct{ Data string }
+	ToolCalls              []struct {
+		Function struct{ Name, Arguments string }
+	} `json:"tool_calls"`
+	Parts        []json.RawMessage
+	FunctionCall *struct {
+		Name string
+		Args json.RawMessage
+	} `json:"functionCall"`
+	FunctionResponse *struct {
+		Response json.RawMessage
+		Parts    []json.RawMessage
+	} `json:"functionResponse"`
+	InlineData *struct{ Data string } `json:"inlineData"`
+}
+
+func (q *request) put(kind, text string) { q.parts = append(q.parts, part{kind, text}) }
+
 // add adds one message, item or block.
 func (q *request) add(raw json.RawMessage) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
-		q.parts = append(q.parts, part{"text", text})
+		q.put("text", text)
 		return
 	}
-	var b struct {
-		Type, Text, Name, Data string
-		Content, Output        json.RawMessage
-		Input                  json.RawMessage
-		Arguments              string
-		ImageURL               json.RawMessage `json:"image_url"`
-		Source                 struct{ Data string }
-	}
+	var b piece
 	if json.Unmarshal(raw, &b) != nil {
 		return
 	}
-	switch b.Type {
-	case "tool_use":
-		q.parts = append(q.parts, part{"call", b.Name + " " + leaves(b.Input)})
-	case "function_call", "custom_tool_call", "local_shell_call":
-		q.parts = append(q.parts, part{"call", b.Name + " " + leaves(json.RawMessage(b.Arguments)) + leaves(b.Input)})
-	case "tool_result", "function_call_output", "custom_tool_call_output":
-		q.parts = append(q.parts, part{"result", leaves(b.Content) + leaves(b.Output)})
-	case "image", "input_image", "image_url":
-		q.parts = append(q.parts, part{"image", b.Source.Data + leaves(b.ImageURL)})
+	switch {
+	case b.Type == "tool_use":
+		q.put("call", b.Name+"\n"+leaves(b.Input))
+	case b.Type == "function_call" || b.Type == "custom_tool_call" || b.Type == "local_shell_call":
+		q.put("call", b.Name+"\n"+leaves(json.RawMessage(b.Arguments))+leaves(b.Input))
+	case b.FunctionCall != nil:
+		q.put("call", b.FunctionCall.Name+"\n"+leaves(b.FunctionCall.Args))
+	case b.Type == "tool_result" || b.Role == "tool":
+		q.result(b.Content)
+	case b.Type == "function_call_output" || b.Type == "custom_tool_call_output":
+		q.result(b.Output)
+	case b.FunctionResponse != nil:
+		q.put("result", leaves(b.FunctionResponse.Response))
+		q.all(b.FunctionResponse.Parts)
+	case b.InlineData != nil:
+		q.put("image", b.InlineData.Data)
+	case b.Type == "image" || b.Type == "input_image" || b.Type == "image_url":
+		q.put("image", b.Source.Data+leaves(b.ImageURL))
 	default:
 		if b.Text != "" {
-			q.parts = append(q.parts, part{"text", b.Text})
+			q.put("text", b.Text)
 		}
 		var list []json.RawMessage
 		if json.Unmarshal(b.Content, &list) == nil {
-			for _, one := range list {
-				q.add(one)
-			}
+			q.all(list)
 		} else if b.Content != nil {
 			q.add(b.Content)
+		}
+		q.all(b.Parts)
+		for _, c := range b.ToolCalls {
+			q.put("call", c.Function.Name+"\n"+leaves(json.RawMessage(c.Function.Arguments)))
 		}
 	}
 }
 
-// leaves are the strings and numbers in JSON, in order.
+func (q *request) all(list []json.RawMessage) {
+	for _, one := range list {
+		q.add(one)
+	}
+}
+
+// result adds the result of a call: its text, and the images in it.
+func (q *request) result(content json.RawMessage) {
+	var list []piece
+	if json.Unmarshal(content, &list) != nil {
+		q.put("result", leaves(content))
+		return
+	}
+	var texts strings.Builder
+	var images []string
+	for _, b := range list {
+		if b.Text != "" {
+			texts.WriteString(b.Text + "\n")
+		}
+		if data := b.Source.Data + leaves(b.ImageURL); data != "" {
+			images = append(images, data)
+		}
+	}
+	q.put("result", texts.String())
+	for _, data := range images {
+		q.put("image", data)
+	}
+}
+
+// leaves are the strings, numbers and truths in JSON, one on a line, by the order of
+// their names: agents write objects in orders of their own, and numbers as doubles.
 func leaves(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return ""
+	}
 	var v any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if d.Decode(&v) != nil {
+	if json.Unmarshal(raw, &v) != nil {
 		return string(raw)
 	}
 	var b strings.Builder
 	var walk func(any)
 	walk = func(v any) {
 		switch v := v.(type) {
-		case string:
-			b.WriteString(v + "\n")
-		case json.Number:
-			b.WriteString(v.String() + "\n")
+		case nil:
 		case []any:
 			for _, one := range v {
 				walk(one)
 			}
 		case map[string]any:
-			for _, one := range v {
-				walk(one)
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				walk(v[name])
 			}
+		default:
+			fmt.Fprintln(&b, v)
 		}
 	}
 	walk(v)
@@ -167,27 +237,11 @@ type count struct{ N, Of, AsText int }
 
 // compare looks for what a session holds in a request, in order, each piece once.
 func compare(entries []tidemark.Entry, q request) (c carried) {
-	from := 0
-	look := func(n *count, kind, text string) {
-		n.Of++
-		at := indexOf(q.parts, from, kind, text)
-		if at < 0 && kind != "image" { // folded into text
-			if at = indexOf(q.parts, from, "", text); at >= 0 {
-				n.AsText++
-			}
-		}
-		if at < 0 {
-			c.Lost = append(c.Lost, kind+" "+text[:min(len(text), 60)])
-			return
-		}
-		n.N++
-		if from = at; kind != "text" {
-			from++
-		}
-	}
+	l := look{parts: q.parts}
+	text := q.text()
 	for _, e := range entries {
 		if e.Context() {
-			if text := strings.TrimSpace(e.Text()); len(text) > 40 && strings.Contains(q.text(), text) {
+			if said := strings.TrimSpace(e.Text()); len(said) > 40 && strings.Contains(text, said) {
 				c.Told++
 			}
 			continue
@@ -196,39 +250,68 @@ func compare(entries []tidemark.Entry, q request) (c carried) {
 			continue
 		}
 		for _, b := range e.Blocks {
-			switch b.Type {
-			case tidemark.BlockText:
-				look(&c.Texts, "text", strings.TrimSpace(b.Text))
-			case tidemark.BlockToolUse:
-				look(&c.Calls, "call", strings.TrimSpace(longest(b.Input)))
-			case tidemark.BlockToolResult:
-				look(&c.Results, "result", strings.TrimSpace(b.Text))
-			case tidemark.BlockImage:
-				look(&c.Images, "image", base64.StdEncoding.EncodeToString(b.Data))
-			}
+			c.block(&l, b)
 		}
 	}
 	return c
 }
 
-// indexOf returns the first part from a place on that has a text, of a kind or of
-// any; -1 if there is none.
-func indexOf(parts []part, from int, kind, text string) int {
-	for i := from; i < len(parts); i++ {
-		if strings.Contains(parts[i].text, text) && (kind == "" || parts[i].kind == kind) {
-			return i
+// block looks for a block.
+func (c *carried) block(l *look, b tidemark.Block) {
+	switch b.Type {
+	case tidemark.BlockText:
+		c.count(&c.Texts, l, "text", b.Text)
+	case tidemark.BlockToolUse:
+		c.count(&c.Calls, l, "call", b.Name+"\n"+leaves(b.Input))
+	case tidemark.BlockToolResult:
+		texts, media := dialogue.Split(b)
+		c.count(&c.Results, l, "result", texts)
+		for _, one := range media {
+			c.block(l, one)
 		}
+	case tidemark.BlockImage:
+		c.count(&c.Images, l, "image", base64.StdEncoding.EncodeToString(b.Data))
 	}
-	return -1
 }
 
-// longest is the longest string in the input of a call: tools name their arguments
-// differently.
-func longest(input json.RawMessage) (most string) {
-	for line := range strings.Lines(leaves(input)) {
-		if line = strings.TrimSpace(line); len(line) > len(most) {
-			most = line
-		}
+// count notes whether a piece is there, as such or within a text.
+func (c *carried) count(n *count, l *look, kind, text string) {
+	text = strings.TrimSpace(text)
+	n.Of++
+	switch {
+	case l.find(kind, text):
+		n.N++
+	case kind != "image" && l.find("", lastLine(text)):
+		n.N++
+		n.AsText++
+	default:
+		c.Lost = append(c.Lost, kind+" "+fmt.Sprintf("%.60q", text))
 	}
-	return most
+}
+
+// lastLine is the last line of a call: as text it is not in the form of a call.
+func lastLine(text string) string { return text[strings.LastIndex(text, "\n")+1:] }
+
+// look is a place in a request.
+type look struct {
+	parts    []part
+	at, from int // the part, and the byte in it
+}
+
+// find goes behind the next part of a kind, or of any, that has a text in it.
+func (l *look) find(kind, text string) bool {
+	from := l.from
+	for i := l.at; i < len(l.parts); i++ {
+		if p := l.parts[i]; kind == "" || p.kind == kind {
+			if at := strings.Index(p.text[from:], text); at >= 0 {
+				l.at, l.from = i, from+at+len(text)
+				if kind == "call" || kind == "result" || kind == "image" {
+					l.at, l.from = i+1, 0
+				}
+				return true
+			}
+		}
+		from = 0
+	}
+	return false
 }

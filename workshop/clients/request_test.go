@@ -21,16 +21,30 @@ func TestWhatIsMissingInARequestIsFound(t *testing.T) {
 		body string
 		want func(carried) bool
 	}{
-		"all of it, for Anthropic": {`{"messages":[{"role":"user","content":"an apple"},{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"Bash","input":{"command":"echo harbour"}}]},
+		"all of it, for Anthropic": {`{"messages":[{"role":"user","content":"an apple"},{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"bash","input":{"command":"echo harbour"}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"harbour"}]},{"type":"image","source":{"type":"base64","data":"cGl4ZWxz"}}]},{"role":"assistant","content":[{"type":"text","text":"noted"}]}]}`,
 			func(c carried) bool {
 				return c.Texts == count{2, 2, 0} && c.Calls == whole && c.Results == whole && c.Images == whole && c.Told == 0 && len(c.Lost) == 0
 			}},
-		"all of it, for Responses": {`{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"an apple"}]},{"type":"function_call","name":"shell","arguments":"{\"command\":\"echo harbour\"}"},
+		"all of it, for Responses": {`{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"an apple"}]},{"type":"function_call","name":"bash","arguments":"{\"command\":\"echo harbour\"}"},
 			{"type":"function_call_output","output":"harbour"},{"type":"message","role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,cGl4ZWxz"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"noted"}]}]}`,
 			func(c carried) bool {
 				return c.Texts == count{2, 2, 0} && c.Calls == whole && c.Results == whole && c.Images == whole && len(c.Lost) == 0
 			}},
+		"all of it, for Chat Completions": {`{"messages":[{"role":"system","content":"x"},{"role":"user","content":"an apple"},{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"bash","arguments":"{\"cmd\":\"echo harbour\"}"}}]},
+			{"role":"tool","tool_call_id":"1","content":"harbour"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,cGl4ZWxz"}}]},{"role":"assistant","content":"noted"}]}`,
+			func(c carried) bool {
+				return c.Texts == count{2, 2, 0} && c.Calls == whole && c.Results == whole && c.Images == whole && len(c.Lost) == 0
+			}},
+		"all of it, for Gemini": {`{"contents":[{"role":"user","parts":[{"text":"an apple"}]},{"role":"model","parts":[{"functionCall":{"name":"bash","args":{"cmd":"echo harbour"}}}]},
+			{"role":"user","parts":[{"functionResponse":{"name":"bash","response":{"output":"harbour"},"parts":[{"inlineData":{"data":"cGl4ZWxz"}}]}}]},{"role":"model","parts":[{"text":"noted"}]}]}`,
+			func(c carried) bool {
+				return c.Texts == count{2, 2, 0} && c.Calls == whole && c.Results == whole && c.Images == whole && len(c.Lost) == 0
+			}},
+		"a call of another tool": {`{"messages":[{"role":"user","content":"an apple"},{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"read","input":{"cmd":"echo harbour"}}]}]}`,
+			func(c carried) bool { return c.Calls == count{1, 1, 1} }},
+		"one text for two": {`{"messages":[{"role":"user","content":"an apple"},{"role":"assistant","content":"not"}]}`,
+			func(c carried) bool { return c.Texts == count{1, 2, 0} }},
 		"a call as text, no image, and what another told its model": {`{"messages":[{"role":"user","content":"an apple You are an agent that has many tools and uses them."},{"role":"assistant","content":"I called echo harbour"},{"role":"user","content":"and got harbour"},{"role":"assistant","content":"noted"}]}`,
 			func(c carried) bool {
 				return c.Texts == count{2, 2, 0} && c.Calls == count{1, 1, 1} && c.Images == count{0, 1, 0} && c.Told == 1 && len(c.Lost) == 1

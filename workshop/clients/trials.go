@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -19,52 +17,31 @@ const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QD
 // here is the name of Tidemark among the tools.
 const here = "tidemark"
 
-// cell is what became of the sessions of one tool in another.
-type cell struct {
-	From, In string
-	Carried  carried
-	Wrong    []string
-}
-
 // matrix goes on with a session of each tool in each tool.
-func (w *workshop) matrix(ctx context.Context) (cells []cell, err error) {
-	for _, from := range append([]string{here}, names()...) {
-		for _, c := range clients {
-			one, err := w.goOnIn(ctx, from, c)
-			if ctx.Err() != nil {
-				return nil, err
+func (w *workshop) matrix(ctx context.Context) error {
+	for _, in := range w.installed() {
+		for _, from := range append([]string{here}, names(w.installed())...) {
+			id := "in " + in.tool + " from " + from
+			if !w.due(id) {
+				continue
 			}
+			one, err := w.goOnIn(ctx, from, in)
 			if err != nil {
-				fmt.Fprintln(w.log, err)
-				one.Wrong = append(one.Wrong, firstLine(err))
+				one.Wrong = append(one.Wrong, err.Error())
 			}
-			fmt.Fprintf(w.log, "%s in %s: %+v\n", from, c.tool, one)
-			cells = append(cells, one)
+			if err := w.note(ctx, id, one); err != nil {
+				return err
+			}
 		}
 	}
-	return cells, nil
+	return nil
 }
 
-func names() (all []string) {
-	for _, c := range clients {
-		all = append(all, c.tool)
+func names(all []client) (names []string) {
+	for _, c := range all {
+		names = append(names, c.tool)
 	}
-	return all
-}
-
-// firstLine is the beginning of an error that quotes what a program printed.
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
-}
-
-func clientOf(tool string) client {
-	for _, c := range clients {
-		if c.tool == tool {
-			return c
-		}
-	}
-	panic("no client " + tool)
+	return names
 }
 
 // begin makes a session in a tool: texts in several scripts, a call and its result,
@@ -83,7 +60,7 @@ func (m *world) begin(ctx context.Context, tool string) error {
 			tidemark.Entry{Role: tidemark.User, Blocks: []tidemark.Block{tidemark.Text("What is this?"), {Type: tidemark.BlockImage, MediaType: "image/png", Data: data}}},
 			tidemark.Say(tidemark.Assistant, "A pixel."))
 	}
-	c := clientOf(tool)
+	c, _ := clientOf(tool)
 	prompt := `An apple, яблоко, 苹果, 👩‍🌾. [[fake op bash {"cmd":"echo harbour-$((40+2))"}]] [[fake say Noted.]]`
 	if _, err := m.do(ctx, c.program, c.begin(prompt)...); err != nil {
 		return err
@@ -94,12 +71,12 @@ func (m *world) begin(ctx context.Context, tool string) error {
 
 // goOnIn goes on with a session of one tool in another, and looks at what that asks
 // the model and at what comes back.
-func (w *workshop) goOnIn(ctx context.Context, from string, c client) (out cell, err error) {
-	out = cell{From: from, In: c.tool}
-	m, err := w.newWorld()
+func (w *workshop) goOnIn(ctx context.Context, from string, c client) (out found, err error) {
+	m, err := w.newWorld("")
 	if err != nil {
 		return out, err
 	}
+	defer m.leave()
 	if err := m.begin(ctx, from); err != nil {
 		return out, err
 	}
@@ -109,7 +86,9 @@ func (w *workshop) goOnIn(ctx context.Context, from string, c client) (out cell,
 		if err != nil {
 			return out, err
 		}
-		if err := m.resume(ctx, "last", c, prompt); err != nil {
+		w.model.forget()
+		notes, err := m.resume(ctx, "last", c, prompt)
+		if err != nil {
 			return out, err
 		}
 		asked, ok := w.model.with(prompt)
@@ -119,10 +98,13 @@ func (w *workshop) goOnIn(ctx context.Context, from string, c client) (out cell,
 		}
 		carried := compare(before, asked)
 		if n == 0 {
-			out.Carried = carried
+			out.Carried, out.Lost = &carried, notes
 		}
 		if from != c.tool && n == 0 && carried.Told > 0 {
 			wrong("%d texts of the other harness are told", carried.Told)
+		}
+		for _, lost := range carried.Lost {
+			wrong("%s was not sent", lost)
 		}
 		after, err := m.entries(ctx, "last")
 		if err != nil {
@@ -142,10 +124,17 @@ func (w *workshop) goOnIn(ctx context.Context, from string, c client) (out cell,
 	return out, nil
 }
 
-// resume goes on with a session in a tool, by one prompt.
-func (m *world) resume(ctx context.Context, session string, c client, prompt string) error {
-	_, err := m.tidemark(ctx, append([]string{"resume", session, "--in", c.tool, "--"}, c.goOn(prompt)...)...)
-	return err
+// resume goes on with a session in a tool, by one prompt, and returns what it says
+// that the tool has no place for.
+func (m *world) resume(ctx context.Context, session string, c client, prompt string) (lost []string, err error) {
+	args := append([]string{"--no-encrypt", "resume", session, "--in", c.tool, "--"}, c.begin(prompt)...)
+	_, said, err := m.both(ctx, m.program, args...)
+	for line := range strings.Lines(said) {
+		if _, what, found := strings.Cut(line, " format: "); found && strings.Contains(line, "not in the ") {
+			lost = append(lost, strings.TrimSpace(what))
+		}
+	}
+	return lost, err
 }
 
 // grownBy says what is wrong with a session that a tool went on with: it has to have
@@ -169,33 +158,49 @@ func grownBy(before, after []tidemark.Entry, prompt string) (wrong []string) {
 	return wrong
 }
 
-// through goes on with a session of Tidemark in all tools, twice around, and returns
-// what is wrong.
-func (w *workshop) through(ctx context.Context) (wrong []string, err error) {
-	m, err := w.newWorld()
+// through goes on with a session of Tidemark in all agents, twice around.
+func (w *workshop) through(ctx context.Context) error {
+	const id = "through"
+	if !w.due(id) || len(w.installed()) < 2 {
+		return nil
+	}
+	wrong, err := w.around(ctx)
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	return w.note(ctx, id, found{Said: strings.Join(names(w.installed()), ", "), Wrong: wrong})
+}
+
+// around returns what is wrong with a session that went through all agents.
+func (w *workshop) around(ctx context.Context) (wrong []string, err error) {
+	m, err := w.newWorld("")
 	if err != nil {
 		return nil, err
 	}
+	defer m.leave()
 	if err := m.begin(ctx, here); err != nil {
 		return nil, err
 	}
 	prompts := []string{}
 	for round := range 2 {
-		for _, c := range clients {
+		for _, c := range w.installed() {
 			prompt := fmt.Sprintf("Round %d in %s.", round+1, c.title)
 			prompts = append(prompts, prompt)
 			before, err := m.entries(ctx, "last")
 			if err != nil {
-				return nil, err
+				return wrong, err
 			}
-			if err := m.resume(ctx, "last", c, prompt); err != nil {
-				return nil, err
+			w.model.forget()
+			if _, err := m.resume(ctx, "last", c, prompt); err != nil {
+				return wrong, err
 			}
 			after, err := m.entries(ctx, "last")
 			if err != nil {
-				return nil, err
+				return wrong, err
 			}
-			wrong = append(wrong, grownBy(before, after, prompt)...)
+			for _, problem := range grownBy(before, after, prompt) {
+				wrong = append(wrong, fmt.Sprintf("round %d: %s: %s", round+1, c.title, problem))
+			}
 			asked, ok := w.model.with(prompt)
 			for _, p := range prompts {
 				if !ok || !strings.Contains(asked.text(), p) {
@@ -204,59 +209,84 @@ func (w *workshop) through(ctx context.Context) (wrong []string, err error) {
 			}
 		}
 	}
-	// An import of everything finds nothing new.
+	return wrong, m.nothingNew(ctx, &wrong)
+}
+
+// nothingNew imports everything, which has to find nothing new.
+func (m *world) nothingNew(ctx context.Context, wrong *[]string) error {
 	before, err := m.entries(ctx, "last", "--all")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := m.tidemark(ctx, "import", "--all"); err != nil {
-		return nil, err
+		return err
 	}
 	after, err := m.entries(ctx, "last", "--all")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !reflect.DeepEqual(before, after) {
-		wrong = append(wrong, fmt.Sprintf("an import of everything afterwards added %d entries", len(after)-len(before)))
+		*wrong = append(*wrong, fmt.Sprintf("an import of everything afterwards added %d entries", len(after)-len(before)))
 	}
 	all, err := m.sessions(ctx)
 	if len(all) != 1 {
-		wrong = append(wrong, fmt.Sprintf("%d sessions instead of one", len(all)))
+		*wrong = append(*wrong, fmt.Sprintf("%d sessions instead of one", len(all)))
 	}
-	return wrong, err
+	return err
 }
 
-// hooks configures the hooks of docs/guide/watch.md, and returns for which tools a
-// turn was kept by them.
-func (w *workshop) hooks(ctx context.Context) (kept map[string]bool, err error) {
-	m, err := w.newWorld()
-	if err != nil {
-		return nil, err
-	}
-	settings := `{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "tidemark watch --now claude-code > /dev/null"}]}]}}`
-	err = errors.Join(os.MkdirAll(filepath.Join(m.home, ".claude"), 0o700), os.WriteFile(filepath.Join(m.home, ".claude", "settings.json"), []byte(settings), 0o600),
-		m.configureCodex("notify = [\"tidemark\", \"watch\", \"--now\", \"codex\"]\n"), m.append(ctx, "new", tidemark.Say(tidemark.User, "so that there is a store")))
-	if err != nil {
-		return nil, err
-	}
-	kept = make(map[string]bool)
-	for _, c := range clients {
-		if _, err := m.do(ctx, c.program, c.begin("A plum for "+c.tool+".")...); err != nil {
-			return nil, err
+// hooked are the hooks of docs/guide/watch.md, as they are configured.
+var hooked = map[string]func(m *world) error{
+	"claude-code": func(m *world) error {
+		return put(m.home, ".claude/settings.json", `{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "tidemark watch --now claude-code > /dev/null"}]}]}}`)
+	},
+	"codex": func(m *world) error {
+		return put(m.home, ".codex/config.toml", "notify = [\"tidemark\", \"watch\", \"--now\", \"codex\"]\n"+codexSettings(m.url))
+	},
+}
+
+// hooks has agents work with those hooks, without a watcher.
+func (w *workshop) hooks(ctx context.Context) error {
+	for _, c := range w.installed() {
+		id := "hook " + c.tool
+		if hooked[c.tool] == nil || !w.due(id) {
+			continue
 		}
-		// Codex does not wait for its notification.
-		for range 50 {
-			out, err := m.tidemark(ctx, "ls", "-A", "--tool", c.tool, "--jq", ".[].id")
-			if err != nil {
-				return nil, err
-			}
-			if kept[c.tool] = strings.TrimSpace(out) != ""; kept[c.tool] {
-				break
-			}
-			if err := sleep(ctx, 100); err != nil {
-				return nil, err
-			}
+		var one found
+		kept, err := w.hook(ctx, c)
+		if err != nil {
+			one.Wrong = append(one.Wrong, err.Error())
+		} else if !kept {
+			one.Wrong = append(one.Wrong, "the turn was not kept")
+		}
+		if err := w.note(ctx, id, one); err != nil {
+			return err
 		}
 	}
-	return kept, nil
+	return nil
+}
+
+// hook reports whether the hook of an agent had a turn kept.
+func (w *workshop) hook(ctx context.Context, c client) (bool, error) {
+	m, err := w.newWorld("")
+	if err != nil {
+		return false, err
+	}
+	defer m.leave()
+	if err := errors.Join(hooked[c.tool](m), m.append(ctx, "new", tidemark.Say(tidemark.User, "so that there is a store"))); err != nil {
+		return false, err
+	}
+	if _, err := m.do(ctx, c.program, c.begin("A plum for "+c.tool+".")...); err != nil {
+		return false, err
+	}
+	for range 50 { // Codex does not wait for its notification
+		out, err := m.tidemark(ctx, "ls", "-A", "--tool", c.tool, "--jq", ".[].id")
+		if err != nil || strings.TrimSpace(out) != "" {
+			return err == nil, err
+		}
+		if err := sleep(ctx, 100); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }

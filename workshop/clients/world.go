@@ -21,34 +21,42 @@ type world struct {
 	environ       []string
 }
 
-// newWorld returns a machine on which nothing was done yet.
-func (w *workshop) newWorld() (*world, error) {
+// newWorld returns a machine on which nothing was done yet. Agents ask the model at a
+// URL; "": that of the workshop.
+func (w *workshop) newWorld(url string) (*world, error) {
 	w.worlds++
 	root := filepath.Join(w.scratch, fmt.Sprint("world-", w.worlds))
 	m := &world{workshop: w, home: filepath.Join(root, "home"), project: filepath.Join(root, "project")}
-	for _, dir := range []string{m.project, filepath.Join(m.home, ".codex")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
+	if url == "" {
+		url = w.url
 	}
-	if err := m.configureCodex(""); err != nil {
+	if err := os.MkdirAll(m.project, 0o700); err != nil {
 		return nil, err
 	}
-	m.environ = []string{"HOME=" + m.home, "PATH=" + w.path() + string(os.PathListSeparator) + filepath.Dir(w.program) + string(os.PathListSeparator) + os.Getenv("PATH"),
-		"TIDEMARK_STORE=sqlite:" + filepath.Join(root, "store.db"), "ANTHROPIC_BASE_URL=" + w.url, "ANTHROPIC_API_KEY=fake", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
-		"FAKE_KEY=fake", "TERM=dumb", "TIDEMARK_PROVIDER=anthropic", "TIDEMARK_BASE_URL=" + w.url, "TIDEMARK_MODEL=scripted"}
+	list := string(os.PathListSeparator)
+	m.environ = []string{"HOME=" + m.home, "PATH=" + w.path() + list + filepath.Dir(w.program) + list + os.Getenv("PATH"), "TERM=dumb",
+		"TIDEMARK_STORE=sqlite:" + filepath.Join(root, "store.db"), "TIDEMARK_PROVIDER=anthropic", "TIDEMARK_BASE_URL=" + url, "TIDEMARK_MODEL=scripted"}
+	for _, c := range clients {
+		more, err := c.setUp(m.home, url)
+		if err != nil {
+			return nil, err
+		}
+		m.environ = append(m.environ, more...)
+	}
 	return m, nil
 }
 
-// configureCodex has Codex ask the scripted model, by the name of one for which it
-// offers tools that are called by JSON.
-func (m *world) configureCodex(first string) error {
-	config := first + "model = \"gpt-5\"\nmodel_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\nbase_url = \"" + m.url + "/v1\"\nenv_key = \"FAKE_KEY\"\nwire_api = \"responses\"\n"
-	return os.WriteFile(filepath.Join(m.home, ".codex", "config.toml"), []byte(config), 0o600)
+// leave removes what a trial left.
+func (m *world) leave() {
+	if m.keep {
+		fmt.Fprintln(m.log, "kept:", filepath.Dir(m.home))
+		return
+	}
+	_ = os.RemoveAll(filepath.Dir(m.home)) // so is all of the scratch folder in the end
 }
 
-// runTimeout bounds one run of a program.
-const runTimeout = 2 * time.Minute
+// runTimeout bounds one run of a program, on a machine that does other work as well.
+const runTimeout = 5 * time.Minute
 
 // command is a program in the project.
 func (m *world) command(ctx context.Context, program string, args ...string) *exec.Cmd {
@@ -56,21 +64,35 @@ func (m *world) command(ctx context.Context, program string, args ...string) *ex
 		program = filepath.Join(m.path(), program)
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.Env = m.project, m.environ
+	cmd.Dir, cmd.Env, cmd.WaitDelay = m.project, m.environ, 5*time.Second // helpers of an agent may hold its output
 	return cmd
 }
 
 // do runs a program to a good end, and returns what it printed.
 func (m *world) do(ctx context.Context, program string, args ...string) (string, error) {
+	out, _, err := m.both(ctx, program, args...)
+	return out, err
+}
+
+// both is do, and returns also what the program printed as errors.
+func (m *world) both(ctx context.Context, program string, args ...string) (string, string, error) {
 	ctx, stop := context.WithTimeout(ctx, runTimeout)
 	defer stop()
 	cmd := m.command(ctx, program, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s%s", filepath.Base(program), strings.Join(args, " "), err, errs.String(), out.String())
+		all := errs.String() + out.String()
+		fmt.Fprintf(m.log, "%s %s: %v\n%s\n", filepath.Base(program), strings.Join(args, " "), err, all)
+		return "", all, fmt.Errorf("%s: %w", filepath.Base(program), err)
 	}
-	return out.String(), nil
+	return out.String(), errs.String(), nil
+}
+
+// moveTo works in another folder from now on.
+func (m *world) moveTo(name string) error {
+	m.project = filepath.Join(filepath.Dir(m.home), name)
+	return os.MkdirAll(m.project, 0o700)
 }
 
 // tidemark runs tidemark.
