@@ -97,3 +97,11 @@ if [ ! -e "$axe" ]; then
 	fi
 	rm -rf "$folder"
 fi
+
+# A server that speaks S3, for remotes in storage. It is a program in Go, in a module
+# of its own, so that no go.mod of ours names what it needs.
+gateway=bin/versitygw
+if [ ! -e "$gateway" ] || [ tools/gateway/go.mod -nt "$gateway" ]; then
+	CGO_ENABLED=0 "${GO:-go}" build -C tools/gateway -o "../../$gateway" github.com/versity/versitygw/cmd/versitygw >&2 ||
+		echo "deps: going on without versitygw: go cannot build it" >&2
+fi

@@ -23,8 +23,8 @@ func remoteCommand(a *app) *cobra.Command {
 		Short: "Where your machines share their sessions",
 		Long: `A remote is a place where your machines leave their sessions for each other: a
 folder on a stick or a network disk, one that a program like Syncthing copies around
-(file:DIR), or one on a machine that ssh reaches and that has this program
-(ssh://HOST/DIR). Everything in it is encrypted under keys that only your machines have.
+(file:DIR), one on a machine that ssh reaches and that has this program
+(ssh://HOST/DIR), or storage that speaks S3 (s3://BUCKET/PREFIX). Everything in it is encrypted under keys that only your machines have.
 Checkpoints, approvals, loops, files of agents and fleets never leave a machine, and
 neither do sessions with the tag private.`,
 		Example: `  tidemark remote add home file:/media/stick/tidemark
@@ -68,7 +68,7 @@ func (a *app) remoteChange(use, short, example string, args cobra.PositionalArgs
 
 func (a *app) remoteAdd() *cobra.Command {
 	var codeFile string
-	cmd := a.remoteChange("add NAME URL", "Share sessions by a place: file:DIR, ssh://HOST/DIR", "add home file:/media/stick/tidemark", cobra.ExactArgs(2), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+	cmd := a.remoteChange("add NAME URL", "Share sessions by a place: file:DIR, ssh://HOST/DIR, s3://BUCKET/PREFIX", "add home file:/media/stick/tidemark", cobra.ExactArgs(2), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
 		var code []byte
 		var err error
 		if codeFile != "" {

@@ -1,6 +1,6 @@
 // Package remote keeps blobs for the machines of one person in a place that none of
 // them has to trust: a folder on a stick, one that Syncthing or NFS carries around,
-// one on a machine that ssh reaches.
+// one on a machine that ssh reaches, storage that speaks S3.
 // A place is five calls. It knows nothing of sessions; what is in a blob, and
 // whether it is what its writer put there, is up to package sync, which seals it.
 //
@@ -45,7 +45,8 @@ type Blobs interface {
 
 // Options are what a place may need beside its URL. Nil means none of it.
 type Options struct {
-	// Environ is where SSHVariable is looked for, and what ssh is started with.
+	// Environ is where SSHVariable and the keys of storage are looked for, and what
+	// ssh is started with.
 	Environ []string
 	// Ask says that somebody is there whom ssh may ask for a passphrase.
 	Ask bool
@@ -72,10 +73,12 @@ func Open(ctx context.Context, url string, o *Options) (Blobs, error) {
 		return openFolder(strings.TrimPrefix(rest, "//"))
 	case ok && kind == "ssh":
 		return openSSH(ctx, url, o)
-	case ok && (kind == "s3" || kind == "https" || kind == "http"):
+	case ok && kind == "s3":
+		return openS3(url, o)
+	case ok && (kind == "https" || kind == "http"):
 		return nil, hint.With(tidemark.Unsupportedf("%s: remotes of this kind are not there yet", kind), "use a folder: file:DIR")
 	}
-	return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a remote", url), "name a folder: file:/media/stick/tidemark, or one on another machine: ssh://HOST/PATH")
+	return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a remote", url), "name a folder: file:/media/stick/tidemark, one on another machine: ssh://HOST/PATH, or storage: s3://BUCKET/PREFIX")
 }
 
 // Clean returns a URL as it is kept: the path of a folder is absolute.

@@ -1,4 +1,5 @@
-// Package placetest runs what remotes lie in, for tests: a real sshd. What is missing
+// Package placetest runs what remotes lie in, for tests: a real sshd, a real server that
+// speaks S3. What is missing
 // on a machine is named, and the test that needs it is skipped.
 //
 //	s := placetest.SSH(t)
