@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -68,7 +69,7 @@ func openS3(text string, o *Options) (Blobs, error) {
 		}
 	}
 	s := &s3{bucket: u.Host, prefix: strings.Trim(u.Path, "/") + "/", inHost: q.Get("style") == "host", tags: make(map[string]string),
-		region: first(q.Get("region"), o.getenv("AWS_REGION"), o.getenv("AWS_DEFAULT_REGION"), "us-east-1")}
+		region: cmp.Or(q.Get("region"), o.getenv("AWS_REGION"), o.getenv("AWS_DEFAULT_REGION"), "us-east-1")}
 	s.prefix = strings.TrimPrefix(s.prefix, "/")
 	switch style := q.Get("style"); {
 	case u.User != nil:
@@ -78,7 +79,7 @@ func openS3(text string, o *Options) (Blobs, error) {
 	case !s3Bucket.MatchString(s.bucket) || !s3Prefix.MatchString(s.prefix) || u.Fragment != "" || strings.Contains(s.prefix, "./"):
 		return nil, tidemark.Invalidf("%.100q: want s3://BUCKET/PREFIX?endpoint=URL&region=NAME", text)
 	}
-	endpoint := first(q.Get("endpoint"), o.getenv("AWS_ENDPOINT_URL_S3"), o.getenv("AWS_ENDPOINT_URL"), "https://s3."+s.region+".amazonaws.com")
+	endpoint := cmp.Or(q.Get("endpoint"), o.getenv("AWS_ENDPOINT_URL_S3"), o.getenv("AWS_ENDPOINT_URL"), "https://s3."+s.region+".amazonaws.com")
 	if s.endpoint, err = url.Parse(endpoint); err != nil || s.endpoint.Host == "" || s.endpoint.Scheme != "https" && s.endpoint.Scheme != "http" || s.endpoint.User != nil {
 		return nil, tidemark.Invalidf("s3://%s: its endpoint is no URL such as https://s3.example.org", u.Host)
 	}
@@ -94,15 +95,6 @@ func openS3(text string, o *Options) (Blobs, error) {
 	return s, nil
 }
 
-func first(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
 // s3KeyOf finds the key: in the environment, unless a profile is named, or in the
 // file of profiles.
 func s3KeyOf(o *Options, profile string) (k s3Key, err error) {
@@ -110,8 +102,8 @@ func s3KeyOf(o *Options, profile string) (k s3Key, err error) {
 	if profile == "" && k.id != "" && k.secret != "" {
 		return k, nil
 	}
-	profile = first(profile, o.getenv("AWS_PROFILE"), "default")
-	file := first(o.getenv("AWS_SHARED_CREDENTIALS_FILE"), filepath.Join(first(o.getenv("HOME"), o.getenv("USERPROFILE")), ".aws", "credentials"))
+	profile = cmp.Or(profile, o.getenv("AWS_PROFILE"), "default")
+	file := cmp.Or(o.getenv("AWS_SHARED_CREDENTIALS_FILE"), filepath.Join(cmp.Or(o.getenv("HOME"), o.getenv("USERPROFILE")), ".aws", "credentials"))
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return k, tidemark.Storagef("%w", err)
