@@ -217,11 +217,13 @@ func (d *drafter) line(ctx context.Context, e tidemark.Entry, local int64) (*lin
 	case parent > 0 && parent == d.offset && d.o.Base != nil:
 		l.Past = d.o.Base // also when that was purged
 	case parent > 0:
+		// What follows a marker that points before the first entry follows nothing.
 		n, err := d.y.nameOf(ctx, d.kept.ID, parent)
-		if err != nil {
+		if err == nil {
+			l.Past = &n
+		} else if !isAbsent(err) {
 			return nil, err
 		}
-		l.Past = &n
 	}
 	if n, ok := d.o.born(local); !ok {
 		return nil, tidemark.NotFoundf("line %d has no name yet", local)

@@ -193,11 +193,14 @@ func (y *syncer) nameOf(ctx context.Context, id tidemark.SessionID, seq int64) (
 	}
 	if seq <= offset {
 		past, err := y.pastOf(ctx, i)
-		at, found := slices.BinarySearch(past, seq)
-		if err == nil && !found {
-			err = tidemark.NotFoundf("entry %d of session %s: not before it", seq, id)
+		if err != nil {
+			return Name{}, err
 		}
-		return Name{Session: id, Past: int64(at) + 1}, err
+		n := Name{Session: id, Past: past.at(seq)}
+		if n.Past == 0 {
+			return n, tidemark.NotFoundf("entry %d of session %s: not before it", seq, id)
+		}
+		return n, nil
 	}
 	n, ok := o.born(seq - offset)
 	if !ok {
@@ -215,13 +218,13 @@ func (y *syncer) seqOf(ctx context.Context, n Name) (int64, error) {
 	}
 	if n.Past > 0 {
 		past, err := y.pastOf(ctx, i)
-		if err == nil && n.Past > int64(len(past)) {
+		if err == nil && n.Past > int64(len(past.seqs)) {
 			err = tidemark.NotFoundf("entry %d before session %s: not here", n.Past, n.Session)
 		}
 		if err != nil {
 			return 0, err
 		}
-		return past[n.Past-1], nil
+		return past.seqs[n.Past-1], nil
 	}
 	o, err := loadOrigins(ctx, y.k, n.Session, "")
 	if err != nil {
@@ -234,27 +237,50 @@ func (y *syncer) seqOf(ctx context.Context, n Name) (int64, error) {
 	return local + offsetOf(i.Base), nil
 }
 
-// pastOf returns the seqs of the entries that a fork begins after.
-func (y *syncer) pastOf(ctx context.Context, i store.Info) ([]int64, error) {
-	if i.Base == nil {
-		return nil, nil
+// past is the way to the entry that a fork begins after.
+type past struct {
+	of   tidemark.SessionID
+	base tidemark.Base
+	seqs []int64         // its entries
+	to   map[int64]int64 // its branch markers, with the seq that each points at
+}
+
+// at returns the place of an entry on the way, from 1 on; 0: it is not on it.
+func (p *past) at(seq int64) int64 {
+	for to, is := p.to[seq]; is && to < seq; to, is = p.to[seq] {
+		seq = to
 	}
-	if y.past.of == i.ID && y.past.base == *i.Base {
-		return y.past.seqs, nil
+	at, found := slices.BinarySearch(p.seqs, seq)
+	return int64(at+1) * int64(btoi(found))
+}
+
+// pastOf returns the way to a fork.
+func (y *syncer) pastOf(ctx context.Context, i store.Info) (*past, error) {
+	if i.Base == nil {
+		return &past{}, nil
+	}
+	if y.past != nil && y.past.of == i.ID && y.past.base == *i.Base {
+		return y.past, nil
 	}
 	v, err := y.s.ViewOf(i)
 	if err != nil {
 		return nil, err
 	}
-	var seqs []int64
-	for e, err := range v.Path(ctx, i.Base.Seq) {
+	p := &past{of: i.ID, base: *i.Base, to: make(map[int64]int64)}
+	for e, err := range v.LogRange(ctx, 1, i.Base.Seq) {
 		if err != nil {
 			return nil, err
 		}
-		seqs = append(seqs, e.Seq)
+		switch e.Kind {
+		case tidemark.KindGap:
+		case tidemark.KindBranch:
+			p.to[e.Seq] = e.Parent
+		default:
+			p.seqs = append(p.seqs, e.Seq)
+		}
 	}
-	y.past.of, y.past.base, y.past.seqs = i.ID, *i.Base, seqs
-	return seqs, nil
+	y.past = p
+	return p, nil
 }
 
 func offsetOf(b *tidemark.Base) int64 {

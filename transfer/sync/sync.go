@@ -121,11 +121,7 @@ type syncer struct {
 	machines map[string]bool     // that have a head
 	states   map[int]*shardState // that were loaded
 	anew     bool                // nothing of this machine is at the remote, whatever it remembers
-	past     struct {            // what pastOf returned last
-		of   tidemark.SessionID
-		base tidemark.Base
-		seqs []int64
-	}
+	past     *past               // what pastOf returned last
 }
 
 // Run pushes to a remote, pulls from it, or both; "" means the only remote. Each

@@ -140,6 +140,9 @@ func (h *home) told(id tidemark.SessionID) map[string]string {
 			return n
 		}
 		n, err := y.nameOf(ctx, id, seq)
+		if isAbsent(err) && seq <= offsetOf(i.Base) {
+			return "root"
+		}
 		h.must(err)
 		return fmt.Sprintf("%s:%d:%d", n.Machine, n.Line, n.Past)
 	}
