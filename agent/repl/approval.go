@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
@@ -43,7 +42,7 @@ func (r *repl) ask(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, 
 	}
 	switch {
 	case errors.Is(err, terminal.ErrInterrupted):
-		r.wish(os.Interrupt)
+		r.pressed(terminal.Input{Kind: terminal.Interrupt})
 		return chat.Deny, errors.New("the user cancelled the turn")
 	case errors.Is(err, io.EOF), errors.Is(err, errLeaving):
 		return chat.Deny, errors.New("there is nobody to ask")

@@ -80,7 +80,17 @@ func (r *repl) notNow(err error) error {
 	return err
 }
 
+// choose asks the person who stays; io.EOF when they leave instead.
 func (r *repl) choose(ctx context.Context, question string, choices ...terminal.Choice) (rune, error) {
 	r.screen.pause()
-	return r.console.Ask(ctx, question, choices...)
+	if r.interactive {
+		r.read() // a line that leaves is heard meanwhile
+	}
+	ctx, stop := r.exits.whileStaying(ctx)
+	defer stop()
+	key, err := r.console.Ask(ctx, question, choices...)
+	if errors.Is(err, errLeaving) {
+		err = io.EOF
+	}
+	return key, err
 }

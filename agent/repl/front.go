@@ -3,6 +3,7 @@ package repl
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -36,7 +37,11 @@ func (f front) Choose(ctx context.Context, question string, choices ...slash.Cho
 	for i, c := range choices {
 		keys[i] = terminal.Choice(c)
 	}
-	return f.r.choose(ctx, question, keys...)
+	key, err := f.r.choose(ctx, question, keys...)
+	if errors.Is(err, terminal.ErrInterrupted) || errors.Is(err, io.EOF) {
+		return 0, nil
+	}
+	return key, err
 }
 
 func (f front) Unfold() { f.r.screen.unfold() }

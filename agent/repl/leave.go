@@ -45,6 +45,7 @@ type waysOut struct {
 	mu      sync.Mutex
 	stop    context.CancelFunc // stops what is in progress; nil: nothing is
 	stopped bool               // the person stopped something, and has said nothing since
+	warned  bool               // they pressed Ctrl-C at an idle prompt, and have said nothing since
 	by      os.Signal          // the first signal that asked to leave; it decides the exit code
 }
 
@@ -73,7 +74,7 @@ func (x *waysOut) busy(ctx context.Context) (context.Context, func()) {
 	before := x.stop
 	x.stop = stop
 	if x.staying.Err() == nil {
-		x.stopped = false // they said something else since
+		x.stopped, x.warned = false, false // they said something else since
 	}
 	if x.patient.Err() != nil {
 		stop()
@@ -118,6 +119,19 @@ func (x *waysOut) stops() bool {
 	return true
 }
 
+// confirmed reports whether Ctrl-C, pressed where nothing can be stopped, is a
+// request to leave: the first one is not, and the next one is, if it came again
+// without another key between them, or if somebody is leaving already.
+func (x *waysOut) confirmed(again bool) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.stop != nil || x.staying.Err() != nil || x.warned && again {
+		return true
+	}
+	x.warned = true
+	return false
+}
+
 // wish records a request to leave, by a signal or, when that is nil, by Ctrl-D
 // or a command. It reports whether the program has to end now: because this
 // was requested before, or because what was stopped does not end.
@@ -151,16 +165,6 @@ func (x *waysOut) hungUp() {
 		x.stop()
 	}
 }
-
-// idle reports whether nothing is in progress, not even leaving.
-func (x *waysOut) idle() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.stop == nil && x.staying.Err() == nil
-}
-
-// wished reports whether somebody asked to leave.
-func (x *waysOut) wished() bool { return x.staying.Err() != nil }
 
 // quick reports whether the person should not have to wait for a model: they
 // are in a hurry, or stopped one already.
@@ -214,10 +218,16 @@ func (c Control) Suspend() {
 func (c Control) GiveBack() { c.r.console.Abandon("") }
 
 // Leave is for every other signal: it asks to stop what is in progress, or to
-// leave.
-func (c Control) Leave(s os.Signal) { c.r.wish(s) }
+// leave. On a plain terminal SIGINT is the key Ctrl-C.
+func (c Control) Leave(s os.Signal) {
+	if s == os.Interrupt && c.r.t.Person && !c.r.interactive {
+		c.r.console.Interrupt()
+		return
+	}
+	c.r.wish(s)
+}
 
-// wish handles a signal, or Ctrl-C where nobody reads keys.
+// wish handles a signal.
 func (r *repl) wish(s os.Signal) {
 	if s == os.Interrupt && r.exits.stops() {
 		return
@@ -232,12 +242,23 @@ func (r *repl) heard(in terminal.Input) bool {
 	switch {
 	case in.Kind == terminal.Interrupt && r.exits.stops():
 		return false
-	case in.Kind == terminal.Interrupt && (in.Text == "" || !r.exits.idle()):
+	case in.Kind == terminal.Interrupt && !r.exits.confirmed(in.Again):
+		r.console.SetLine("") // as in a shell
+		r.console.Notice("press Ctrl-C again to leave")
+		return false
+	case in.Kind == terminal.Interrupt:
 		r.part(os.Interrupt)
 	case in.Kind == terminal.EOF, in.Kind == terminal.Line && slash.IsExit(in.Text):
 		r.part(nil)
 	}
 	return true
+}
+
+// pressed handles Ctrl-C where nobody reads keys.
+func (r *repl) pressed(in terminal.Input) {
+	if r.heard(in) {
+		r.exits.call()
+	}
 }
 
 // part records a request to leave, and makes sure that the second one is

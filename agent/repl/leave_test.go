@@ -11,8 +11,11 @@ func TestCtrlCAfterTheAnswerIsNotSwallowed(t *testing.T) {
 	x := newWaysOut()
 	ctx, over := x.busy(t.Context())
 	x.answered()
-	if x.stops() || ctx.Err() != nil || !x.idle() {
-		t.Error("Ctrl-C stopped what had ended")
+	if x.stops() || ctx.Err() != nil || x.confirmed(false) {
+		t.Error("Ctrl-C stopped what had ended, or left at once")
+	}
+	if x.confirmed(false) || !x.confirmed(true) {
+		t.Error("it leaves when it is pressed again, and only then")
 	}
 	if x.wish(os.Interrupt) || ctx.Err() != nil {
 		t.Error("the first wish to leave did not wait for what is being kept")
@@ -29,7 +32,7 @@ func TestCtrlCAfterTheAnswerIsNotSwallowed(t *testing.T) {
 		t.Error("Ctrl-C did not stop the turn")
 	}
 	x.answered() // what had come of it is kept
-	if x.stops() || !x.wish(os.Interrupt) {
+	if x.stops() || !x.confirmed(false) || !x.wish(os.Interrupt) {
 		t.Error("the second Ctrl-C after one that stopped a turn had to wait")
 	}
 }

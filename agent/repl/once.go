@@ -12,6 +12,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/text"
+	"github.com/tidemark-sessions/tidemark/tool"
 )
 
 // The formats of what Once prints.
@@ -30,13 +33,16 @@ type Prompt struct {
 	Format string // output format: one of the Format constants
 	Yes    bool   // everything that the agent wants to do is approved
 	// Allowed are names of tools whose calls are approved, in any case of
-	// letters. What a person has to decide about each time is not among them.
+	// letters, or as Claude Code calls them. What a person has to decide about
+	// each time is not among them.
 	Allowed []string
 	// Print prints the result in FormatJSON; nil: as a line of JSON.
 	Print func(result any) error
 }
 
-// Once runs one turn: the answer goes to Out. Nobody is asked.
+// Once runs one turn: the answer goes to Out. Nobody is asked. ErrInvalid:
+// there is no tool of a name in Allowed; ErrUnfinished: the model may be asked
+// only so often, and the agent was not done.
 func Once(ctx context.Context, o Options, p Prompt) error {
 	if p.Format == FormatStreamJSON {
 		gathered := gather(o.Out)
@@ -48,7 +54,7 @@ func Once(ctx context.Context, o Options, p Prompt) error {
 	t.Note = o.Say // Out is for the answer
 	t.Options.Show, t.Options.Unattended = t.screen.show, true
 	t.Options.Approve = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
-		if p.Yes || slices.ContainsFunc(p.Allowed, func(name string) bool { return strings.EqualFold(name, a.Tool) }) {
+		if p.Yes || slices.ContainsFunc(p.Allowed, func(name string) bool { return strings.EqualFold(tool.Known(name), a.Tool) }) {
 			return chat.Once, nil
 		}
 		o.Say("Denied: %s; nobody is there to ask. Allow it with --allowed-tools %s, or everything with --yes.", askText(a), a.Tool)
@@ -56,6 +62,9 @@ func Once(ctx context.Context, o Options, p Prompt) error {
 	}
 	if err := t.attach(ctx, o.Session, o.From); err != nil {
 		return err
+	}
+	if err := t.checkAllowed(p.Allowed); err != nil {
+		return errors.Join(err, t.Chat.Close(context.WithoutCancel(ctx)))
 	}
 	t.withheld()
 	began := time.Now()
@@ -68,16 +77,48 @@ func Once(ctx context.Context, o Options, p Prompt) error {
 	if closeErr := t.Chat.Close(closing); err == nil {
 		err = closeErr
 	}
+	if err == nil && turn.Stop == chat.StopRounds {
+		err = hint.With(fmt.Errorf("%w: it came to its limit of %d answer(s) of the model", ErrUnfinished, turn.Rounds), "tidemark chat --resume %.8s -p 'go on'", t.Chat.ID())
+	}
 	if printErr := t.printTurn(p, turn, time.Since(began), err); err == nil {
 		err = printErr
-	}
-	if err == nil && turn.Stop == chat.StopRounds {
-		o.Say("Stopped after %d rounds of tools.", turn.Rounds)
 	}
 	if t.Chat.Exists() && !errors.Is(err, tidemark.ErrStorage) && !o.Quiet {
 		t.saved()
 	}
 	return err
+}
+
+// ErrUnfinished means that a turn of Once ended before the agent was done,
+// because the model may be asked only so often. What came of it is kept.
+var ErrUnfinished = errors.New("the turn is not done")
+
+// checkAllowed refuses names of tools that there are none of. Those of MCP
+// servers are not known before the servers run, and only have to look like it.
+func (t *conversation) checkAllowed(names []string) error {
+	var known []string
+	for _, o := range t.Chat.Tools() {
+		known = append(known, o.Name)
+	}
+	for _, name := range names {
+		server, mcp := strings.CutPrefix(name, "mcp__")
+		server, called, whole := strings.Cut(server, "__")
+		switch {
+		case mcp && whole && server != "" && called != "":
+		case mcp:
+			return hint.With(tidemark.Invalidf("--allowed-tools %s: no name of a tool of a server", name), "name each one: mcp__SERVER__TOOL")
+		case strings.Contains(name, "("):
+			return hint.With(tidemark.Invalidf("--allowed-tools %s: a tool is approved as a whole", name), "in a chat you can approve forms of a command; see /approvals")
+		case tool.Known(name) != name, slices.Contains(known, strings.ToLower(name)), slices.Contains(known, name):
+		default:
+			err := tidemark.Invalidf("--allowed-tools %s: there is no such tool", name)
+			if near := text.Nearest(name, known); near != "" {
+				return hint.With(err, "did you mean %s?", near)
+			}
+			return hint.With(err, "there are %s, and mcp__SERVER__TOOL", strings.Join(known, ", "))
+		}
+	}
+	return nil
 }
 
 // turnResult is how a turn ended, for programs.

@@ -107,7 +107,7 @@ func (r *repl) consoleOptions() terminal.Options {
 		Raw:       r.t.Raw,
 		Size:      r.t.Size,
 		Suspend:   r.t.Suspend,
-		Interrupt: func() { r.wish(os.Interrupt) },
+		Interrupt: r.pressed,
 		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.Complete(ctx, line, pos) },
 		Eager: func(word, first string) bool {
 			return strings.HasPrefix(word, "@") || first == "" && strings.HasPrefix(word, "/") || first == "/model"
@@ -193,15 +193,7 @@ func (r *repl) input(ctx context.Context, in terminal.Input) {
 	switch in.Kind {
 	case terminal.Line:
 		r.line(ctx, in.Text)
-	case terminal.EOF:
-		r.leaving = &leaving{}
-	case terminal.Interrupt:
-		// A half-typed line is dropped, as in a shell. Otherwise the
-		// conversation ends.
-		if in.Text != "" {
-			r.console.SetLine("")
-			return
-		}
+	case terminal.EOF, terminal.Interrupt:
 		r.leaving = &leaving{}
 	case terminal.Hangup:
 		r.gone(nil)
@@ -296,6 +288,7 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 	defer over()
 	called := r.exits.called
 	done := make(chan error, 1)
+	r.console.Notice("") // it was about the prompt
 	r.screen.begin("waiting for the model")
 	defer r.screen.end()
 	if r.interactive {
@@ -358,10 +351,8 @@ func waits(in terminal.Input) bool {
 // during handles input while the agent works.
 func (r *repl) during(ctx context.Context, in terminal.Input) {
 	switch in.Kind {
-	case terminal.Interrupt: // the turn was stopped before, or has nothing left to stop
-		if in.Text != "" && !r.exits.wished() {
-			r.console.SetLine("")
-		} else if r.leaving == nil {
+	case terminal.Interrupt:
+		if r.leaving == nil {
 			r.leaving = &leaving{}
 		}
 	case terminal.EOF:

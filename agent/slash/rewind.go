@@ -91,6 +91,10 @@ func (c *Conversation) goBack(ctx context.Context, b, unasked back) error {
 		if b, err = c.chooseBack(ctx, b, unasked, plan); err != nil {
 			return err
 		}
+		if !b.conversation && !b.files {
+			c.note("Nothing was taken back.")
+			return nil
+		}
 	}
 	if b.conversation && to.Conversation == 0 && !b.files {
 		return hint.With(tidemark.NotFoundf("there is nothing before this turn"), "begin a new session with /new; /undo files takes the files back")
@@ -139,9 +143,6 @@ func (c *Conversation) chooseBack(ctx context.Context, b, unasked back, plan *re
 		return b, err
 	}
 	b.conversation, b.files = key == 'b' || key == 'c', key == 'b' || key == 'f'
-	if !b.conversation && !b.files {
-		return b, tidemark.Invalidf("nothing was taken back")
-	}
 	return b, nil
 }
 

@@ -44,6 +44,9 @@ type wireMessage struct {
 	ToolCalls json.RawMessage `json:"tool_calls"`
 }
 
+// hangs is a word and no part of one, such as "change", which other texts have.
+var hangs = regexp.MustCompile(`\bhang\b`)
+
 func newStandIn(t *testing.T) *standIn {
 	s := &standIn{hang: make(chan struct{})}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.answer))
@@ -78,7 +81,7 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request) {
 		<-s.hang
 	case learning:
 		say(`["Tabs, always."]`)
-	case strings.Contains(text, "hang"):
+	case hangs.MatchString(text):
 		say("Let me think about that ")
 		select {
 		case <-r.Context().Done():
@@ -90,6 +93,8 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request) {
 		input, _ := json.Marshal(map[string]string{"command": command})
 		quoted, _ := json.Marshal(string(input))
 		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"function\":{\"name\":\"bash\",\"arguments\":%s}}]}}]}\n\n", quoted)
+	case last.Role == "user" && strings.Contains(text, "change it"):
+		fmt.Fprint(w, `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c2","function":{"name":"write","arguments":"{\"path\":\"tide.txt\",\"content\":\"high\\n\"}"}}]}}]}`+"\n\n")
 	case strings.Contains(text, "escape"):
 		say("before \x1b]0;owned\x07\x1b[2J after \u202eabc")
 	default:
@@ -189,7 +194,7 @@ func TestEveryWayOutSavesAndSaysWhereToFindIt(t *testing.T) {
 		"/exit":   {func(c *terminalChat) { c.types("/exit\r") }, nil, 0, ""},
 		"/q":      {func(c *terminalChat) { c.types("/q\r") }, nil, 0, ""},
 		"Ctrl-D":  {func(c *terminalChat) { c.types("\x04") }, nil, 0, ""},
-		"Ctrl-C":  {func(c *terminalChat) { c.types("\x03") }, nil, 130, ""},
+		"Ctrl-C":  {(*terminalChat).pressesCtrlCTwice, nil, 130, ""},
 		"SIGTERM": {func(c *terminalChat) { c.cmd.Process.Signal(syscall.SIGTERM) }, nil, 143, ""},
 		"SIGINT":  {func(c *terminalChat) { c.cmd.Process.Signal(syscall.SIGINT) }, nil, 130, ""},
 		"SIGHUP":  {func(c *terminalChat) { c.cmd.Process.Signal(syscall.SIGHUP) }, nil, 129, ""},
@@ -200,7 +205,7 @@ func TestEveryWayOutSavesAndSaysWhereToFindIt(t *testing.T) {
 			c := openChat(t, t.TempDir(), 100, append([]string{"--base-url", server.URL}, way.args...)...)
 			c.types("Always use tabs, at length.\r")
 			// That it was cut off is said when nothing is left to stop: from here
-			// on, Ctrl-C leaves.
+			// on, Ctrl-C is about leaving.
 			c.shows("You said Always use tabs, at length..", model.StopText(model.StopMaxTokens))
 			way.leave(c)
 			code := c.ends()
@@ -225,6 +230,59 @@ func TestEveryWayOutSavesAndSaysWhereToFindIt(t *testing.T) {
 				t.Errorf("it is still held: %v %s", err, out)
 			}
 		})
+	}
+}
+
+// pressesCtrlCTwice leaves by Ctrl-C at a prompt where nothing can be stopped.
+func (c *terminalChat) pressesCtrlCTwice() {
+	c.t.Helper()
+	c.types("\x03")
+	c.shows("press Ctrl-C again to leave")
+	c.types("\x03")
+}
+
+// TestCtrlCAtAPromptLeavesOnlyWhenPressedAgain: the first one drops what was
+// typed and says so, and another key makes the next one the first again.
+func TestCtrlCAtAPromptLeavesOnlyWhenPressedAgain(t *testing.T) {
+	t.Parallel()
+	model := newStandIn(t)
+	const warning = "press Ctrl-C again to leave"
+	c := openChat(t, t.TempDir(), 40, "--no-encrypt", "--base-url", model.URL)
+	c.shows("gpt-5.1") // until it is there, Ctrl-C ends the start
+	for _, typed := range []string{"", "half a line"} {
+		c.types(typed)
+		c.shows("you> " + typed)
+		c.types("\x03")
+		c.shows(warning)
+		c.waitFor(func(now string) bool { return strings.Contains(now, "you>\n"+warning) })
+		c.types("x")
+		c.waitFor(func(now string) bool { return strings.Contains(now, "you> x\n") && !strings.Contains(now, warning) })
+		c.types("\x7f")
+		c.waitFor(func(now string) bool { return strings.Contains(now, "you>\n") })
+	}
+	c.types("hello, at length\r")
+	c.shows("You said hello, at length.", "cut off")
+	c.types("\x1b[Ahalf")
+	c.pressesCtrlCTwice()
+	if code := c.ends(); code != 130 {
+		t.Errorf("exit code %d:\n%s", code, c.term.String())
+	}
+
+	// Where the terminal itself edits the line, the signal is the key.
+	c = openChat(t, t.TempDir(), 80, "--plain", "--no-encrypt", "--base-url", model.URL)
+	c.types("half\x03")
+	c.shows(warning)
+	c.types("hello\r")
+	c.shows("You said hello.")
+	c.types("\x03")
+	c.waitFor(func(now string) bool { return strings.Count(now, warning) == 2 })
+	c.types("\x03")
+	if code := c.ends(); code != 130 {
+		t.Errorf("exit code %d:\n%s", code, c.term.String())
+	}
+	out, err := tidemarkIn(c.dir, "cat", "last").Output()
+	if err != nil || strings.Contains(string(out), "half") || !strings.Contains(string(out), "You said hello.") {
+		t.Errorf("%v %s", err, out)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/term"
+
+	"github.com/tidemark-sessions/tidemark/model"
 )
 
 // wayOut is one way to leave a chat, and the exit code that goes with it.
@@ -46,17 +48,16 @@ func (w wayOut) take(c *terminalChat) {
 type moment struct {
 	name   string
 	say    string
-	shows  string // on the screen once it is busy
-	answer bool   // the turn has ended then
+	shows  string // on the screen once it is busy; "": the turn has ended then
 	learns bool   // the second way is taken while the model is asked for learnings
 }
 
 var moments = []moment{
-	{"idle", "hello", "You said hello.", true, false},
-	{"learnings", "I am slow to learn", "You said I am slow to learn.", true, true},
-	{"thinking", "slow to learn, so hang", "Let me think", false, false},
-	{"tool", "slow to learn, run sh work", "▸ bash: sh work", false, false},
-	{"approval", "slow to learn, run touch file", "[n] deny", false, false},
+	{"idle", "hello at length", "", false},
+	{"learnings", "I am slow to learn at length", "", true},
+	{"thinking", "slow to learn, so hang", "Let me think", false},
+	{"tool", "slow to learn, run sh work", "▸ bash: sh work", false},
+	{"approval", "slow to learn, run touch file", "[n] deny", false},
 }
 
 // grantHere makes the grants of a home that was copied those of the copy: they
@@ -81,13 +82,13 @@ func grantHere(t *testing.T, from, to string) {
 // take to learn.
 func TestASecondWayOutAlwaysEndsTheProgram(t *testing.T) {
 	t.Parallel()
-	model := newStandIn(t)
+	server := newStandIn(t)
 	begun := t.TempDir()
 	// What will run for long is approved while it is short.
 	if err := os.WriteFile(filepath.Join(begun, "work"), []byte("exit"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	first := tidemarkIn(begun, "chat", "--no-encrypt", "--base-url", model.URL, "--name", "talk")
+	first := tidemarkIn(begun, "chat", "--no-encrypt", "--base-url", server.URL, "--name", "talk")
 	first.Stdin = strings.NewReader("run sh work\na\n")
 	if out, err := first.CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
@@ -105,7 +106,7 @@ func TestASecondWayOutAlwaysEndsTheProgram(t *testing.T) {
 					if err := os.WriteFile(filepath.Join(dir, "work"), []byte("exec sleep 1000"), 0o600); err != nil {
 						t.Fatal(err)
 					}
-					c := openChat(t, dir, 100, "--base-url", model.URL, "--resume", "talk")
+					c := openChat(t, dir, 100, "--base-url", server.URL, "--resume", "talk")
 					c.leaves(m, one, two)
 				})
 			}
@@ -117,16 +118,26 @@ func (c *terminalChat) leaves(m moment, one, two wayOut) {
 	t := c.t
 	t.Helper()
 	c.types(m.say + "\r")
-	c.shows(m.shows)
-	one.take(c)
+	ended := m.shows == ""
+	c.shows(cmp.Or(m.shows, model.StopText(model.StopMaxTokens))) // that it was cut off is said at the end
+	if ended && one.name == "Ctrl-C" {
+		c.pressesCtrlCTwice()
+	} else {
+		one.take(c)
+	}
 	switch {
-	case m.learns, !m.answer && one.sig != 0 && one.sig == two.sig && one.code != 130:
+	case m.learns, !ended && one.sig != 0 && one.sig == two.sig && one.code != 130:
 		c.shows("Extracting learnings")
-	case !m.answer && one.sig != 0 && one.sig == two.sig:
+	case !ended && one.sig != 0 && one.sig == two.sig:
 		c.shows("(stopped)") // two of the same that nobody took in between are one
 	}
-	two.take(c)
-	code := c.endsAtAll()
+	var code int
+	if !ended && one.code == 130 && two.code == 130 {
+		code = c.leavesBy(two) // both may have stopped it, or the second was the first at a prompt
+	} else {
+		two.take(c)
+		code = c.endsAtAll()
+	}
 	want := []int{one.code, two.code} // nobody knows the order of two signals, or of a key and a signal
 	if m.learns {
 		want = []int{cmp.Or(one.code, two.code)} // the first signal
@@ -140,7 +151,7 @@ func (c *terminalChat) leaves(m moment, one, two wayOut) {
 	}
 	c.terminalIsAsBefore()
 	out, err := tidemarkIn(c.dir, "cat", "talk").Output()
-	if err != nil || !strings.Contains(string(out), m.say) || m.answer && !strings.Contains(string(out), m.shows) {
+	if err != nil || !strings.Contains(string(out), m.say) || ended && !strings.Contains(string(out), "You said "+m.say) {
 		t.Errorf("something that was acknowledged is lost: %v\n%s", err, out)
 	}
 }
@@ -166,6 +177,8 @@ var interruptions = []interruption{
 	{name: "tool", keys: []string{"slow to learn, run sh work\r"}, shows: []string{"▸ bash: sh work"}, says: "run sh work"},
 	{name: "queue", keys: []string{"slow to learn, run sh work\r", "and this\r"}, shows: []string{"▸ bash: sh work", "» and this"}, says: "run sh work"},
 	{name: "command", keys: []string{"!sh work\r"}, shows: []string{"▸ bash: sh work"}, says: "myself: sh work"},
+	{name: "plan", keys: []string{"\x1b[Z", "\x1b[Z", "slow to learn\r"}, shows: []string{"accepts edits", "plans only", "Carry out this plan?"}, says: "You said slow to learn"},
+	{name: "undo", keys: []string{"\x1b[Z", "slow to learn, change it\r", "/undo\r"}, shows: []string{"accepts edits", "✓ write: tide.txt", "[n] nothing"}, says: "change it"},
 	{name: "worker", keys: []string{"/spawn w so hang\r", "/view w\r"}, shows: []string{"[w] started", "you → w>"}},
 }
 

@@ -156,6 +156,8 @@ func TestTheScreenOfChat(t *testing.T) {
 			c.types("run true\r")
 			see("plan", "Carry out this plan?")
 			c.answers("n", "\nkeep planning")
+			c.types("\x0chalf a line\x03")
+			see("leave", "press Ctrl-C again to leave")
 			c.types("\x03")
 			if code := c.ends(); code != 130 {
 				t.Errorf("exit code %d", code)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/render"
 )
@@ -116,7 +117,7 @@ func exitOf(err error) int {
 			return 129
 		}
 		return 130
-	case errors.As(err, &part):
+	case errors.As(err, &part), errors.Is(err, repl.ErrUnfinished):
 		return 3
 	}
 	return tidemark.CodeOf(err).Exit

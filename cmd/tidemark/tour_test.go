@@ -296,11 +296,11 @@ func TestLeavingTheTourAnywhereLeavesNothing(t *testing.T) {
 			walkTo(on, 9)
 			on.cmd.Process.Signal(syscall.SIGHUP)
 		}, 129},
-		"Ctrl-C in the chat": {func(on *terminalChat) {
+		"Ctrl-C, twice, in the chat": {func(on *terminalChat) {
 			walkTo(on, 9)
 			on.types("\r")
 			on.shows("you>")
-			on.types("\x03")
+			on.types("\x03\x03")
 		}, 130},
 		"SIGTERM in the chat": {func(on *terminalChat) {
 			walkTo(on, 9)

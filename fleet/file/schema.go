@@ -73,9 +73,9 @@ const (
 	agentPattern    = `^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9][A-Za-z0-9_-]*)*$`
 )
 
-// text is the schema of a text. It also accepts what YAML takes for a number or a
+// textType is the schema of a text. It also accepts what YAML takes for a number or a
 // boolean, and null, which removes a default.
-func text() map[string]any {
+func textType() map[string]any {
 	return map[string]any{"type": []string{"string", "number", "boolean", "null"}}
 }
 
@@ -115,7 +115,7 @@ func (s schemaMaker) object(t reflect.Type, key string) map[string]any {
 
 func (s schemaMaker) value(t reflect.Type, key string) map[string]any {
 	if key == "command" {
-		return map[string]any{"type": []string{"string", "array", "null"}, "pattern": `^\S+$`, "items": text(), "minItems": 1}
+		return map[string]any{"type": []string{"string", "array", "null"}, "pattern": `^\S+$`, "items": textType(), "minItems": 1}
 	}
 	if all, ok := words[key]; ok {
 		return map[string]any{"enum": all}
@@ -139,7 +139,7 @@ func (s schemaMaker) value(t reflect.Type, key string) map[string]any {
 	case reflect.Slice:
 		return listOf(s.value(t.Elem(), ""))
 	case reflect.Map:
-		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": text(), "propertyNames": map[string]any{"pattern": variablePattern}}
+		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": textType(), "propertyNames": map[string]any{"pattern": variablePattern}}
 	case reflect.Bool:
 		return map[string]any{"type": []string{"boolean", "null"}}
 	case reflect.Int64:
@@ -153,9 +153,9 @@ func (s schemaMaker) value(t reflect.Type, key string) map[string]any {
 	case "secret_env":
 		return map[string]any{"type": []string{"string", "null"}, "pattern": variablePattern}
 	case "name":
-		return merged(text(), map[string]any{"pattern": agentPattern, "maxLength": fleet.MaxAgentName})
+		return merged(textType(), map[string]any{"pattern": agentPattern, "maxLength": fleet.MaxAgentName})
 	}
-	return text()
+	return textType()
 }
 
 func (s schemaMaker) schedule(key string) map[string]any {

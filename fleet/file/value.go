@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
 	"github.com/tidemark-sessions/tidemark/redact"
 )
@@ -64,7 +65,7 @@ func keyHint(what, key string, f fields) string {
 		known = append(known, k)
 	}
 	slices.Sort(known)
-	if near := nearest(key, known); near != "" {
+	if near := text.Nearest(key, known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "there is " + choices(known)
@@ -184,7 +185,7 @@ func (c *checker) choice(n *yaml.Node, what string, all ...string) string {
 		return n.Text
 	}
 	hint := "want " + choices(all)
-	if near := nearest(n.Text, all); near != "" {
+	if near := text.Nearest(n.Text, all); near != "" {
 		hint = fmt.Sprintf("did you mean %q? There is %s", near, choices(all))
 	}
 	c.reportAt(n, fmt.Sprintf("%s is %s", what, described(n)), hint)

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInterrupted means that a question was left with Ctrl-C.
+// ErrInterrupted means that a question was left with Ctrl-C or Esc.
 var ErrInterrupted = errors.New("interrupted")
 
 const (
@@ -47,11 +47,11 @@ type answer struct {
 }
 
 // Ask shows a question above the prompt and returns the key of the choice that
-// the person makes. Enter and Esc choose nothing. In a pipe and on a plain
+// the person makes. Enter chooses nothing. In a pipe and on a plain
 // terminal the next line is the answer. Questions are asked one after the
 // other.
 //
-// Ctrl-C is ErrInterrupted; Ctrl-D, which Read returns as well, and the end of
+// Ctrl-C and Esc are ErrInterrupted; Ctrl-D, which Read returns as well, and the end of
 // the input are io.EOF; a cancelled ctx is its cause, a closed console
 // fs.ErrClosed.
 func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune, error) {
@@ -72,7 +72,7 @@ func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune
 
 // AskText shows a question above the prompt and returns the line that the person
 // types, which may be empty. What they had typed before is in the line again
-// afterwards. Esc is ErrInterrupted; otherwise it behaves like Ask.
+// afterwards. Otherwise it behaves like Ask.
 func (c *Console) AskText(ctx context.Context, text string) (string, error) {
 	a, err := c.answered(ctx, text, &question{typed: true})
 	if err != nil {
@@ -217,7 +217,8 @@ func (q *question) reply(text string) {
 func (q *question) answer(k key, calm bool) bool {
 	switch {
 	case k.name == "esc":
-		return true // Esc does not leave the view now
+		q.end(0, ErrInterrupted)
+		return true
 	case !calm:
 		return false
 	case k.name != "" || utf8.RuneCountInString(k.text) != 1:

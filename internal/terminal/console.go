@@ -42,7 +42,7 @@ type Options struct {
 	// Interrupt is called for Ctrl-C while nobody waits in Read or Ask. It
 	// runs in a goroutine of its own, so it may call everything, including
 	// Close. nil: the next Read returns the interrupt.
-	Interrupt func()
+	Interrupt func(Input)
 
 	Text   Text
 	Prompt string
@@ -90,17 +90,19 @@ type Console struct {
 	arrived chan struct{} // signals that there is something to read
 	asking  chan struct{} // held during a question
 
-	lastKey  time.Time
-	line     line
-	history  history
-	search   *search
-	menu     *menu
-	forget   context.CancelFunc // cancels the completion in progress
-	question *question
-	prompt   string
-	status   []string
-	progress []string
-	notice   string
+	lastKey time.Time
+	// interrupted means that the last key was Ctrl-C.
+	interrupted bool
+	line        line
+	history     history
+	search      *search
+	menu        *menu
+	forget      context.CancelFunc // cancels the completion in progress
+	question    *question
+	prompt      string
+	status      []string
+	progress    []string
+	notice      string
 
 	events  []event
 	hold    func(Input) bool // input that stays where it is; nil: none does
@@ -297,6 +299,24 @@ func (c *Console) SetLine(s string) {
 	c.settle()
 	c.line.set(s)
 	c.paint.touch()
+}
+
+// Notice shows one line below what is typed, until the next key. On a plain
+// terminal it is said, and the prompt comes again. It is not shown in a pipe.
+func (c *Console) Notice(s string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.editing:
+		c.notice = s
+		c.paint.touch()
+	case c.o.Terminal && s != "":
+		c.say("\n" + c.text.Clean(s) + "\n")
+		if c.reading {
+			c.say(c.prompt)
+			c.midLine = false
+		}
+	}
 }
 
 // Status shows one line below the prompt; without parts there is none. The

@@ -359,7 +359,7 @@ func TestKeysThatAreNotAboutTheLineAreReturned(t *testing.T) {
 
 func TestCtrlCIsHeardByWhoeverIsThere(t *testing.T) {
 	called := make(chan struct{}, 1)
-	term := open(t, 40, 10, func(o *Options) { o.Interrupt = func() { called <- struct{}{} } })
+	term := open(t, 40, 10, func(o *Options) { o.Interrupt = func(Input) { called <- struct{}{} } })
 	term.press("half")
 	term.shows("> half")
 	term.press("\x03")
@@ -369,9 +369,15 @@ func TestCtrlCIsHeardByWhoeverIsThere(t *testing.T) {
 		term.press("\x03")
 	}()
 	term.tickle()
-	if got := term.reads(); got != (Input{Interrupt, "half"}) {
+	if got := term.reads(); got != (Input{Kind: Interrupt, Again: true}) {
 		t.Errorf("Read = %v", got)
 	}
+	term.shows("> half") // whoever hears it decides what becomes of the line
+	term.c.SetLine("")
+	term.c.Notice("once more leaves")
+	term.shows(">", "once more leaves")
+	term.press("x")
+	term.shows("> x")
 	term.c.Interrupt()
 	<-called
 	select {
@@ -414,7 +420,7 @@ func TestCtrlCIsHeardWhenTheTerminalTakesNothing(t *testing.T) {
 	called := make(chan struct{}, 1)
 	term := open(t, 40, 10, func(o *Options) {
 		s.Writer, o.Out = o.Out, s
-		o.Interrupt = func() { called <- struct{}{} }
+		o.Interrupt = func(Input) { called <- struct{}{} }
 	})
 	<-s.busy
 	term.press("abc\x03")
@@ -529,7 +535,7 @@ func TestATerminalThatGoesAwayEndsTheInput(t *testing.T) {
 func TestCtrlCMayCloseTheConsole(t *testing.T) {
 	closed := make(chan error)
 	var term *terminal
-	term = open(t, 40, 10, func(o *Options) { o.Interrupt = func() { closed <- term.c.Close() } })
+	term = open(t, 40, 10, func(o *Options) { o.Interrupt = func(Input) { closed <- term.c.Close() } })
 	term.press("\x03")
 	if err := <-closed; err != nil {
 		t.Error(err)

@@ -22,10 +22,10 @@ func (c *Console) obey(keys []key) {
 	for _, k := range keys {
 		if k.name != "ctrl+c" {
 			c.press(k)
-		} else if c.interrupt() {
+		} else if in, call := c.interrupt(); call {
 			// Interrupt may close the console, and Close waits for the
 			// goroutine that reads the keys: this one.
-			go c.o.Interrupt()
+			go c.o.Interrupt(in)
 		}
 	}
 	if len(keys) > 0 {
@@ -40,6 +40,7 @@ func (c *Console) settle() {
 }
 
 func (c *Console) press(k key) {
+	c.interrupted = false
 	c.stopCompleting()
 	if c.question != nil && k.name == "ctrl+d" && len(c.line.cells) == 0 {
 		c.question.end(0, io.EOF) // nobody is left to answer it

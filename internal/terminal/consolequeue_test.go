@@ -37,7 +37,7 @@ func TestHeldLinesAreShownAndCanBeTakenBack(t *testing.T) {
 
 func TestCtrlCIsHeardWhileLinesAreHeld(t *testing.T) {
 	heard := make(chan struct{}, 1)
-	term := open(t, 60, 10, func(o *Options) { o.Interrupt = func() { heard <- struct{}{} } })
+	term := open(t, 60, 10, func(o *Options) { o.Interrupt = func(Input) { heard <- struct{}{} } })
 	term.c.Hold(func(in Input) bool { return in.Kind == Line })
 	term.press("later\r")
 	term.sees("» later")

@@ -197,7 +197,7 @@ func (term *terminal) reads() Input {
 // wantLine reads, and wants a line.
 func (term *terminal) wantLine(text string) {
 	term.t.Helper()
-	if got := term.reads(); got != (Input{Line, text}) {
+	if got := term.reads(); got != (Input{Kind: Line, Text: text}) {
 		term.t.Errorf("Read = %v %.100q, want the line %.100q", got.Kind, got.Text, text)
 	}
 }

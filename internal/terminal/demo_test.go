@@ -71,7 +71,7 @@ func demo(in, out *os.File) error {
 		return 0, found
 	}
 	var cancel atomic.Value
-	o.Interrupt = func() {
+	o.Interrupt = func(Input) {
 		if stop, ok := cancel.Load().(context.CancelFunc); ok {
 			stop()
 		}

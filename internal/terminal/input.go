@@ -38,8 +38,10 @@ func (k Kind) String() string {
 type Input struct {
 	Kind Kind
 	// Text is the line. It is valid UTF-8, and newlines and tabs are its only
-	// controls. For Interrupt it is what was typed so far, which stays.
+	// controls.
 	Text string
+	// Again is for Interrupt: the last key before it was Ctrl-C, too.
+	Again bool
 }
 
 // event is an Input, and how it is shown above the prompt once it is read.
@@ -123,10 +125,10 @@ func (c *Console) event(e event) {
 // in a pipe and on a plain terminal.
 func (c *Console) Interrupt() {
 	c.mu.Lock()
-	call := c.interrupt()
+	in, call := c.interrupt()
 	c.mu.Unlock()
 	if call {
-		c.o.Interrupt()
+		c.o.Interrupt(in)
 	}
 }
 
@@ -134,18 +136,20 @@ func (c *Console) Interrupt() {
 // it returns true, and the caller has to call Options.Interrupt. A Read that
 // already has something to return does not count as waiting: its caller will
 // be busy with that.
-func (c *Console) interrupt() (call bool) {
+func (c *Console) interrupt() (in Input, call bool) {
+	in = Input{Kind: Interrupt, Again: c.interrupted}
+	c.interrupted = true
 	c.settle()
 	if c.question != nil {
 		c.question.end(0, ErrInterrupted)
 		c.question = nil
-		return false
+		return in, false
 	}
 	if c.o.Interrupt != nil && (c.waiting == 0 || c.ready() >= 0) {
-		return true
+		return in, true
 	}
-	c.event(event{Input: Input{Kind: Interrupt, Text: c.line.String()}})
-	return false
+	c.event(event{Input: in})
+	return in, false
 }
 
 // enter sends the line.
@@ -159,7 +163,7 @@ func (c *Console) enter() {
 		c.line.set("")
 		return
 	}
-	c.event(event{Input{Line, s}, c.echo()})
+	c.event(event{Input{Kind: Line, Text: s}, c.echo()})
 	c.history.add(s)
 	c.line.set("")
 }

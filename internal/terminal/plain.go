@@ -54,7 +54,7 @@ func (c *Console) readLine() {
 
 // hand passes a line to whoever waits for it, and reports whether it was used.
 func (c *Console) hand(s string) bool {
-	c.lastKey = time.Now()
+	c.lastKey, c.interrupted = time.Now(), false
 	switch {
 	case c.question != nil && c.question.typed:
 		c.question.reply(s)
@@ -80,7 +80,7 @@ func (c *Console) hand(s string) bool {
 		}
 		return false
 	}
-	c.event(event{Input: Input{Line, s}})
+	c.event(event{Input: Input{Kind: Line, Text: s}})
 	return true
 }
 

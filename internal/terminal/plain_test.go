@@ -167,6 +167,31 @@ func TestASignalEndsAReadInAPipe(t *testing.T) {
 	}
 }
 
+func TestAPlainTerminalSaysANoticeAndPromptsAgain(t *testing.T) {
+	r, w := io.Pipe()
+	c, out := inPipe(t, "", func(o *Options) { o.In, o.Terminal, o.Plain = r, true, true })
+	c.Interrupt()
+	if in, err := c.Read(t.Context()); in != (Input{Kind: Interrupt}) || err != nil {
+		t.Errorf("Read = %v, %v", in, err)
+	}
+	c.Notice("once more leaves")
+	go w.Write([]byte("go on\n"))
+	if in, err := c.Read(t.Context()); in.Text != "go on" || err != nil {
+		t.Errorf("Read = %v, %v", in, err)
+	}
+	c.Interrupt()
+	if in, err := c.Read(t.Context()); in != (Input{Kind: Interrupt}) || err != nil {
+		t.Errorf("a line came between, and Read = %v, %v", in, err)
+	}
+	c.Interrupt()
+	if in, err := c.Read(t.Context()); in != (Input{Kind: Interrupt, Again: true}) || err != nil {
+		t.Errorf("Read = %v, %v", in, err)
+	}
+	if !strings.Contains(out.String(), "\nonce more leaves\n") {
+		t.Errorf("%q", out.String())
+	}
+}
+
 // typist is a console with a keyboard and a screen in memory, so that its time
 // is that of the test.
 type typist struct {
@@ -242,10 +267,15 @@ func TestAQuestionIsLeftWithoutAnAnswer(t *testing.T) {
 		p := newTypist(t)
 		defer p.close()
 		got := p.ask(t.Context())
-		p.press(time.Second, "\r\x1b")
+		p.press(time.Second, "\r")
 		p.press(time.Second, "\x03")
 		if a := <-got; a.err != ErrInterrupted {
 			t.Errorf("after Ctrl-C, Ask = %v", a)
+		}
+		got = p.ask(t.Context())
+		p.press(50*time.Millisecond, "\x1b")
+		if a := <-got; a.err != ErrInterrupted {
+			t.Errorf("after Esc, Ask = %v", a)
 		}
 		got = p.ask(t.Context())
 		p.press(time.Second, "\x04")

@@ -1,6 +1,6 @@
-// Package text cuts text without breaking it. It knows bytes and characters,
-// and nothing of screens: how wide text is drawn, and what is harmless to draw,
-// is in package render.
+// Package text cuts text without breaking it, and finds the name that somebody
+// meant. It knows bytes and characters, and nothing of screens: how wide text is
+// drawn, and what is harmless to draw, is in package render.
 //
 //	title = text.Clip(title, 200)
 package text

@@ -48,3 +48,15 @@ func TestShortenSaysThatItCut(t *testing.T) {
 		}
 	}
 }
+
+func TestNearestIsWhatWasMeant(t *testing.T) {
+	known := []string{"bash", "read", "write", "edit", "spawn_worker"}
+	for name, want := range map[string]string{
+		"bsh": "bash", "Bash": "bash", "raed": "read", "wirte": "write", "spawn_wroker": "spawn_worker", "spawnworker": "spawn_worker",
+		"zebra": "", "x": "", "": "", strings.Repeat("bash", 20): "",
+	} {
+		if got := Nearest(name, known); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
