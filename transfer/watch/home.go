@@ -440,7 +440,7 @@ func (w *Watcher) imported(h *home, e Event, began, changedAt time.Time) {
 	if e.LagMS = h.event.LagMS; e.Sessions > 0 && !first {
 		e.LagMS = e.At.Sub(changedAt).Milliseconds()
 	}
-	h.event = e
+	h.event, w.grown = e, w.grown+e.Sessions
 	h.total.Sessions, h.total.Entries, h.total.Drafts, h.total.Ignored = h.changed.add(e), h.total.Entries+e.Entries, e.Drafts, e.Ignored
 	took := time.Since(began)
 	h.rest = max(w.o.SweepAfter, restFactor*took)

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -128,6 +129,7 @@ type Watcher struct {
 	news     bool // something happened since then
 	sized    time.Time
 	bytes    int64
+	grown    int // sessions that were imported since memory was given back
 
 	mu       sync.Mutex // guards what follows, and the flags of homes
 	settings Settings
@@ -268,6 +270,7 @@ func (w *Watcher) loop(ctx context.Context) {
 		}
 		h, at := w.next(now)
 		if h == nil {
+			w.rests()
 			w.report(ctx, false)
 			if w.news && w.reported.Add(reportEvery).Before(at) {
 				at = w.reported.Add(reportEvery)
@@ -276,6 +279,18 @@ func (w *Watcher) loop(ctx context.Context) {
 			continue
 		}
 		w.follow(ctx, h)
+	}
+}
+
+// manySessions is after how many imported sessions memory is given back: a first import
+// takes several times of what a watcher needs, which then runs for months.
+const manySessions = 1000
+
+// rests gives the memory back that an import took.
+func (w *Watcher) rests() {
+	if w.grown >= manySessions {
+		w.grown = 0
+		debug.FreeOSMemory()
 	}
 }
 
