@@ -88,9 +88,11 @@ func (h *home) runCut(calls, commits int) {
 	// The lease of a process that was killed is free at once.
 	k := h.s.Records()
 	h.must(k.Release(context.Background(), machineKey, true))
-	for i, err := range h.s.Sessions(context.Background(), store.Filter{}) {
-		h.must(err)
-		h.must(h.s.Release(context.Background(), i.ID, true))
+	for _, state := range []string{store.Live, store.Trash} {
+		for i, err := range h.s.Sessions(context.Background(), store.Filter{State: state}) {
+			h.must(err)
+			h.must(h.s.Release(context.Background(), i.ID, true))
+		}
 	}
 }
 
