@@ -54,7 +54,7 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 // remote opens the store of a server. The token comes from the environment or, for
 // a server on this machine, from the file that the server wrote.
 func (k *opener) remote(ctx context.Context, address string) (tidemark.Backend, error) {
-	b, err := remote.Open(ctx, address, &remote.Options{ReadOnly: k.Access == Read, Token: k.serverToken(address)})
+	b, err := remote.Open(ctx, address, &remote.Options{ReadOnly: k.Access == Read, Token: Tokens(k.Environ)(address)})
 	if errors.Is(err, tidemark.ErrDenied) {
 		return nil, hint.With(err, "set $TIDEMARK_TOKEN, or $TIDEMARK_TOKEN_FILE, to a token of that server: tidemark token create")
 	}
@@ -67,23 +67,27 @@ func (k *opener) remote(ctx context.Context, address string) (tidemark.Backend, 
 	return b, nil
 }
 
-// serverToken returns a function that finds the token for a server. The token file
+// Tokens returns what finds the token for the server at an address. The token file
 // that a server on this machine wrote is never sent to another machine.
-func (k *opener) serverToken(address string) func(context.Context) (string, error) {
-	return func(context.Context) (string, error) {
-		file := Getenv(k.Environ, "TIDEMARK_TOKEN_FILE")
-		if token := Getenv(k.Environ, "TIDEMARK_TOKEN"); token != "" {
-			return token, nil
-		}
-		if file == "" && !onThisMachine(address) {
-			return "", nil
-		}
-		path, err := TokenPath(k.Environ, file)
-		if err != nil {
-			return "", err
-		}
-		return ReadToken(path)
+func Tokens(environ []string) func(address string) func(context.Context) (string, error) {
+	return func(address string) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) { return tokenFor(environ, address) }
 	}
+}
+
+func tokenFor(environ []string, address string) (string, error) {
+	file := Getenv(environ, "TIDEMARK_TOKEN_FILE")
+	if token := Getenv(environ, "TIDEMARK_TOKEN"); token != "" {
+		return token, nil
+	}
+	if file == "" && !onThisMachine(address) {
+		return "", nil
+	}
+	path, err := TokenPath(environ, file)
+	if err != nil {
+		return "", err
+	}
+	return ReadToken(path)
 }
 
 func onThisMachine(address string) bool {

@@ -28,6 +28,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/project"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/redact"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/search"
@@ -333,10 +334,12 @@ func IsAbsent(url string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// IsEmpty reports whether a store contains nothing at all.
+// IsEmpty reports whether a store contains nothing but blobs of remotes.
 func IsEmpty(ctx context.Context, b tidemark.Backend) (bool, error) {
-	for _, err := range b.Walk(ctx, tidemark.Key{}) {
-		return false, err
+	for k, err := range b.Walk(ctx, tidemark.Key{}) {
+		if err != nil || !records.IsBlob(k.Kind) {
+			return false, err
+		}
 	}
 	return true, nil
 }

@@ -6,10 +6,14 @@ import (
 	"iter"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// hidden reports whether a kind is one of this package's own.
-func hidden(kind string) bool { return kind == kindKeyring || kind == kindDataKey }
+// hidden reports whether a kind is one of this package's own, or of a remote that is
+// beside the store and has keys of its own.
+func hidden(kind string) bool {
+	return kind == kindKeyring || kind == kindDataKey || records.IsBlob(kind)
+}
 
 // Get returns a decrypted record, with the head of its log.
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {

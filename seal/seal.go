@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 const (
@@ -178,6 +179,9 @@ func empty(ctx context.Context, inner tidemark.Backend) error {
 	for k, err := range inner.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
 			return err
+		}
+		if records.IsBlob(k.Kind) {
+			continue
 		}
 		if hidden(k.Kind) {
 			return errIsSealed() // by another process, just now

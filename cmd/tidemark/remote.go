@@ -24,7 +24,8 @@ func remoteCommand(a *app) *cobra.Command {
 		Long: `A remote is a place where your machines leave their sessions for each other: a
 folder on a stick or a network disk, one that a program like Syncthing copies around
 (file:DIR), one on a machine that ssh reaches and that has this program
-(ssh://HOST/DIR), or storage that speaks S3 (s3://BUCKET/PREFIX). Everything in it is encrypted under keys that only your machines have.
+(ssh://HOST/DIR), storage that speaks S3 (s3://BUCKET/PREFIX), or a Tidemark server
+(https://HOST), which cannot read it. Everything in it is encrypted under keys that only your machines have.
 Checkpoints, approvals, loops, files of agents and fleets never leave a machine, and
 neither do sessions with the tag private.`,
 		Example: `  tidemark remote add home file:/media/stick/tidemark
@@ -57,7 +58,7 @@ func (a *app) remotes(s *store.Store) *sync.Remotes {
 
 // places is what opens remotes for this user.
 func (a *app) places() *remote.Options {
-	return &remote.Options{Environ: os.Environ(), Ask: !a.noInput && term.IsTerminal(int(os.Stdin.Fd()))}
+	return &remote.Options{Environ: os.Environ(), Token: open.Tokens(os.Environ()), Ask: !a.noInput && term.IsTerminal(int(os.Stdin.Fd()))}
 }
 
 // remoteChange is a subcommand that changes the remotes of the store.
@@ -68,7 +69,7 @@ func (a *app) remoteChange(use, short, example string, args cobra.PositionalArgs
 
 func (a *app) remoteAdd() *cobra.Command {
 	var codeFile string
-	cmd := a.remoteChange("add NAME URL", "Share sessions by a place: file:DIR, ssh://HOST/DIR, s3://BUCKET/PREFIX", "add home file:/media/stick/tidemark", cobra.ExactArgs(2), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+	cmd := a.remoteChange("add NAME URL", "Share sessions by a place: file:DIR, ssh://HOST/DIR, s3://BUCKET/PREFIX, https://HOST", "add home file:/media/stick/tidemark", cobra.ExactArgs(2), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
 		var code []byte
 		var err error
 		if codeFile != "" {

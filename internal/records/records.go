@@ -124,6 +124,18 @@ const KindOrigins = "origins"
 // each was read. Another store has its own.
 const KindRemote = "remote"
 
+// KindBlob and KindBlobData are the kinds of the records that a server keeps for
+// remotes of its users. They are sealed by keys of the remote and not of the store
+// that they are beside: see IsBlob.
+const (
+	KindBlob     = "blob"
+	KindBlobData = "blobdata"
+)
+
+// IsBlob reports whether records of a kind belong to a remote, and are neither
+// read nor sealed with the store that they are beside.
+func IsBlob(kind string) bool { return kind == KindBlob || kind == KindBlobData }
+
 // Backend returns the Backend that the Kernel works on.
 func (k *Kernel) Backend() tidemark.Backend { return k.backend }
 

@@ -1,6 +1,6 @@
 // Package remote keeps blobs for the machines of one person in a place that none of
 // them has to trust: a folder on a stick, one that Syncthing or NFS carries around,
-// one on a machine that ssh reaches, storage that speaks S3.
+// one on a machine that ssh reaches, storage that speaks S3, a Tidemark server.
 // A place is five calls. It knows nothing of sessions; what is in a blob, and
 // whether it is what its writer put there, is up to package sync, which seals it.
 //
@@ -48,6 +48,9 @@ type Options struct {
 	// Environ is where SSHVariable and the keys of storage are looked for, and what
 	// ssh is started with.
 	Environ []string
+	// Token returns what finds the token for the server at an address. Nil: none is
+	// sent.
+	Token func(address string) func(context.Context) (string, error)
 	// Ask says that somebody is there whom ssh may ask for a passphrase.
 	Ask bool
 }
@@ -76,9 +79,9 @@ func Open(ctx context.Context, url string, o *Options) (Blobs, error) {
 	case ok && kind == "s3":
 		return openS3(url, o)
 	case ok && (kind == "https" || kind == "http"):
-		return nil, hint.With(tidemark.Unsupportedf("%s: remotes of this kind are not there yet", kind), "use a folder: file:DIR")
+		return openServer(ctx, url, o)
 	}
-	return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a remote", url), "name a folder: file:/media/stick/tidemark, one on another machine: ssh://HOST/PATH, or storage: s3://BUCKET/PREFIX")
+	return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a remote", url), "name a folder: file:/media/stick/tidemark, one on another machine: ssh://HOST/PATH, storage: s3://BUCKET/PREFIX, or a Tidemark server: https://HOST")
 }
 
 // Clean returns a URL as it is kept: the path of a folder is absolute.

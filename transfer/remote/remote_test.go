@@ -38,7 +38,7 @@ func program(t *testing.T) string {
 	return path
 }
 
-func open(t *testing.T, url string, o *remote.Options) remote.Blobs {
+func openPlace(t *testing.T, url string, o *remote.Options) remote.Blobs {
 	t.Helper()
 	p, err := remote.Open(t.Context(), url, o)
 	if err != nil {
@@ -145,7 +145,7 @@ func keepsItsPromises(t *testing.T, p remote.Blobs) {
 
 func TestAFolderKeepsItsPromises(t *testing.T) {
 	dir := t.TempDir()
-	p := open(t, "file:"+dir, nil)
+	p := openPlace(t, "file:"+dir, nil)
 	keepsItsPromises(t, p)
 	// What something else leaves in the folder is nobody's blob.
 	before := list(t, p, "")

@@ -23,11 +23,11 @@ func TestABucketKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	s := placetest.S3(t, "../..")
 	for _, prefix := range []string{"", "team/ada_1"} {
-		p := open(t, s.URL(prefix), s.Options)
+		p := openPlace(t, s.URL(prefix), s.Options)
 		keepsItsPromises(t, p)
 	}
 	// Each is a place of its own, and what else is in the bucket is nobody's blob.
-	p := open(t, s.URL("team"), s.Options)
+	p := openPlace(t, s.URL("team"), s.Options)
 	if err := os.WriteFile(filepath.Join(s.Dir, "team", "README.md"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestABucketKeepsItsPromises(t *testing.T) {
 		}
 	}
 	var got []string
-	for name, err := range open(t, s.URL("many"), s.Options).List(t.Context(), "b/") {
+	for name, err := range openPlace(t, s.URL("many"), s.Options).List(t.Context(), "b/") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestABucketKeepsItsPromises(t *testing.T) {
 func TestTwoThatWriteAsOneMachineAreNoticed(t *testing.T) {
 	t.Parallel()
 	s := placetest.S3(t, "../..")
-	a, b := open(t, s.URL("twice"), s.Options), open(t, s.URL("twice"), s.Options)
+	a, b := openPlace(t, s.URL("twice"), s.Options), openPlace(t, s.URL("twice"), s.Options)
 	for _, p := range []remote.Blobs{a, b} {
 		if _, err := p.Get(t.Context(), "m/1/head"); !errors.Is(err, tidemark.ErrNotFound) {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestABucketSaysWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := open(t, c.url, c.o)
+			p := openPlace(t, c.url, c.o)
 			_, err := p.Get(t.Context(), "m/1/head")
 			if !errors.Is(err, tidemark.ErrStorage) || !strings.Contains(err.Error(), c.says) || !strings.Contains(hint.Of(err), c.hint) {
 				t.Errorf("%v\nhint: %s", err, hint.Of(err))
@@ -134,7 +134,7 @@ func TestTheKeyOfABucketIsInTheUsualPlaces(t *testing.T) {
 		"an endpoint and a region":     {"s3://" + placetest.Bucket, append(slices.Clone(s.Options.Environ), "AWS_ENDPOINT_URL="+s.Endpoint, "AWS_REGION=us-east-1"), true},
 		"the default profile":          {s.URL(""), []string{"HOME=" + home}, false},
 	} {
-		p := open(t, c.url, &remote.Options{Environ: c.environ})
+		p := openPlace(t, c.url, &remote.Options{Environ: c.environ})
 		if err := p.Replace(t.Context(), "m/1/head", []byte(name)); (err == nil) != c.works {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -150,7 +150,7 @@ func TestStorageWithoutConditionalWritesIsRefused(t *testing.T) {
 	f := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { puts.Add(1) }))
 	defer f.Close()
 	o := &remote.Options{Environ: []string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"}}
-	p := open(t, "s3://bucket/x?endpoint="+f.URL, o)
+	p := openPlace(t, "s3://bucket/x?endpoint="+f.URL, o)
 	if err := p.PutNew(t.Context(), "ring/0000000001", []byte("x")); !errors.Is(err, tidemark.ErrStorage) || !strings.Contains(err.Error(), "conditional writes") || puts.Load() != 2 {
 		t.Errorf("%v after %d", err, puts.Load())
 	}
@@ -185,7 +185,7 @@ func TestAStorageThatIsBusyIsAskedAgain(t *testing.T) {
 	}))
 	defer f.Close()
 	o := &remote.Options{Environ: []string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b", "AWS_SESSION_TOKEN=c"}}
-	p := open(t, "s3://bucket/x?endpoint="+f.URL, o)
+	p := openPlace(t, "s3://bucket/x?endpoint="+f.URL, o)
 	if got, err := p.Get(t.Context(), "m/1/head"); err != nil || string(got) != "whole" {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -28,10 +28,10 @@ func TestAFolderBehindSSHKeepsItsPromises(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := open(t, s.URL(dir, program(t)), s.Options)
+	p := openPlace(t, s.URL(dir, program(t)), s.Options)
 	keepsItsPromises(t, p)
 	// It is the same place as the folder itself.
-	if got, err := open(t, "file:"+dir, nil).Get(t.Context(), "m/1/b/aa/aabb"); err != nil || string(got) != "one" {
+	if got, err := openPlace(t, "file:"+dir, nil).Get(t.Context(), "m/1/b/aa/aabb"); err != nil || string(got) != "one" {
 		t.Errorf("in the folder: %q, %v", got, err)
 	}
 	if err := p.Close(); err != nil {
@@ -104,12 +104,12 @@ func TestAPlaceBehindSSHSaysWhatIsWrong(t *testing.T) {
 	t.Run("chatter before", func(t *testing.T) {
 		t.Parallel()
 		s := placetest.SSH(t)
-		open(t, s.URL(dir, script("echo Welcome; exec "+program(t)+` "$@"`)), s.Options)
+		openPlace(t, s.URL(dir, script("echo Welcome; exec "+program(t)+` "$@"`)), s.Options)
 	})
 	t.Run("a caller gives up", func(t *testing.T) {
 		t.Parallel()
 		s := placetest.SSH(t)
-		p := open(t, s.URL(dir, script("echo tidemark blobs 1; printf 'd\\0\\0\\0\\0'; exec cat >/dev/null")), s.Options)
+		p := openPlace(t, s.URL(dir, script("echo tidemark blobs 1; printf 'd\\0\\0\\0\\0'; exec cat >/dev/null")), s.Options)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
 		if _, err := p.Get(ctx, "m/1/head"); !errors.Is(err, context.Canceled) {
@@ -122,7 +122,7 @@ func TestAPlaceBehindSSHSaysWhatIsWrong(t *testing.T) {
 	t.Run("it breaks", func(t *testing.T) {
 		t.Parallel()
 		s := placetest.SSH(t)
-		p := open(t, s.URL(dir, script("echo tidemark blobs 1; printf 'd\\0\\0\\0\\0'; head -c 1 >/dev/null; echo the disk is gone >&2; exit 9")), s.Options)
+		p := openPlace(t, s.URL(dir, script("echo tidemark blobs 1; printf 'd\\0\\0\\0\\0'; head -c 1 >/dev/null; echo the disk is gone >&2; exit 9")), s.Options)
 		for range 2 {
 			if err := p.Replace(t.Context(), "m/1/head", []byte("x")); !errors.Is(err, tidemark.ErrStorage) || !strings.Contains(err.Error(), "the disk is gone") {
 				t.Errorf("%v", err)
