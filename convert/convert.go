@@ -109,6 +109,9 @@ type Handover struct {
 	Waits func(id string) string
 	// Note is what a person should know before the tool goes on with a session.
 	Note string
+	// AsIs says that Export writes entries as they are, also what a model refuses:
+	// who gives the tool a session from elsewhere mends that before.
+	AsIs bool
 }
 
 // Moved is a store that a variable of the environment moves.

@@ -89,12 +89,14 @@ func (c Client) HandOver(ctx context.Context, p store.Point) (out Handed, lost [
 	if err != nil {
 		return out, nil, err
 	}
-	lost, err = h.write(ctx, store.Point{View: p.View, Seq: tip}, out.ForeignID, func(f *convert.Session) {
+	lost, err = h.write(ctx, store.Point{View: p.View, Seq: tip}, out.ForeignID, func(f *convert.Session) ([]string, error) {
 		f.Project, f.Head, f.Tags, f.Mode = c.Dir, "", nil, "" // who resumes is told of the mode
 		f.Checkpoint, f.Labels = nil, nil                      // a transcript has no use for them
+		lost, err := Fit(ctx, c.Tool, f)
 		if before != c.Tool.Title {
 			f.Entries = withLine(f.Entries, fmt.Sprintf(changedTool, before, c.Tool.Title))
 		}
+		return lost, err
 	})
 	h.given(&out)
 	return out, lost, err

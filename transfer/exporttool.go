@@ -93,7 +93,7 @@ func (e *ToolExport) Session(ctx context.Context, p store.Point) error {
 	if e.HandOver {
 		h := handover{s: e.Store, tool: e.Tool, home: e.Folder, who: e.Holder}
 		var handed Handed
-		if handed, lost, err = h.export(ctx, p, e.maskSession); err == nil {
+		if handed, lost, err = h.export(ctx, p, func(f *convert.Session) ([]string, error) { e.maskSession(f); return nil, nil }); err == nil {
 			e.Handed = append(e.Handed, handed)
 		}
 	} else {

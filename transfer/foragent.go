@@ -172,9 +172,10 @@ func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point,
 		return nil, err
 	}
 	h := handover{s: s, tool: c.tool, home: home}
-	lost, err := h.write(ctx, p, id, func(f *convert.Session) {
+	lost, err := h.write(ctx, p, id, func(f *convert.Session) ([]string, error) {
 		f.Project, f.Head, f.Tags = c.dir, "", nil
 		f.Checkpoint, f.Labels = nil, nil // a transcript has no use for them
+		return Fit(ctx, c.tool, f)
 	})
 	return lost, errors.Join(err, home.Close())
 }

@@ -129,7 +129,7 @@ func (h *handover) holds(ctx context.Context, foreign, waits string) (bool, erro
 
 // export gives the tool a session. It has its own id there if that is free: it came
 // from the tool, which lost it since. No file of the tool is replaced.
-func (h *handover) export(ctx context.Context, p store.Point, prepare func(*convert.Session)) (Handed, []string, error) {
+func (h *handover) export(ctx context.Context, p store.Point, prepare func(*convert.Session) ([]string, error)) (Handed, []string, error) {
 	out := Handed{Session: p.ID, Tool: h.tool.Name}
 	p, err := h.settled(ctx, p)
 	if err != nil {
@@ -246,7 +246,7 @@ func (h *handover) endingAt(ctx context.Context, p store.Point, tip int64) (ids 
 // write writes the path to a point, or a whole session, as the tool's session with
 // an id, and returns what the tool has no place for. The Handover is kept when
 // nothing of it is visible yet; a crash in between leaves a Handover of nothing.
-func (h *handover) write(ctx context.Context, p store.Point, id string, prepare func(*convert.Session)) (lost []string, err error) {
+func (h *handover) write(ctx context.Context, p store.Point, id string, prepare func(*convert.Session) ([]string, error)) (lost []string, err error) {
 	f, err := Outgoing(ctx, h.s, p, h.tool)
 	if err != nil {
 		return nil, err
@@ -255,8 +255,11 @@ func (h *handover) write(ctx context.Context, p store.Point, id string, prepare 
 		f.Copied = f.ForeignID
 	}
 	f.ID, f.ForeignID = tidemark.SessionID(id), id
+	var changed []string
 	if prepare != nil {
-		prepare(f)
+		if changed, err = prepare(f); err != nil {
+			return nil, err
+		}
 	}
 	scratch, err := durable.NewScratch("tidemark")
 	if err != nil {
@@ -283,7 +286,7 @@ func (h *handover) write(ctx context.Context, p store.Point, id string, prepare 
 		return nil, err
 	}
 	h.file = staged.created[0]
-	return append(lost, f.Lost...), h.home.take(ctx, staged)
+	return slices.Concat(changed, lost, f.Lost), h.home.take(ctx, staged)
 }
 
 // take copies what was written to another folder. The file that was begun first is

@@ -87,18 +87,13 @@ func (r *Repair) damaged(err error) {
 	r.Found = append(r.Found, dialogue.Fault{Kind: dialogue.FaultDamaged, What: err.Error()})
 }
 
-// Anthropic's limits for an image, which other providers are above.
-const (
-	maxImageBytes = 5 << 20 / 4 * 3 // encoded they are a third longer
-	maxImageSide  = 8000
-)
-
 // session looks for faults, and writes the copy.
 func (r *Repair) session(ctx context.Context, s *convert.Session) error {
 	whole := *s
 	whole.Entries = r.noting(s.Entries)
-	d, err := dialogue.Of(ctx, &whole, dialogue.Takes{Thinking: true, Files: true, Links: true, Summary: true,
-		MaxImage: maxImageBytes, MaxSide: maxImageSide, Signed: signature})
+	takes := asIs
+	takes.Files = true
+	d, err := dialogue.Of(ctx, &whole, takes)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func Tool() convert.Tool {
 		Detect:   detect,
 		Import:   importAll,
 		Grows:    true,
-		Handover: &convert.Handover{},
+		Handover: &convert.Handover{AsIs: true},
 		Files:    list,
 		Export:   export,
 	}

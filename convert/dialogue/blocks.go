@@ -10,6 +10,7 @@ import (
 	_ "image/gif" // for their sizes
 	_ "image/jpeg"
 	_ "image/png"
+	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -65,7 +66,9 @@ func (b *builder) media(entry string, one tidemark.Block) tidemark.Block {
 		}
 		return tidemark.Text(fmt.Sprintf("[%s, %d bytes]", kind, len(one.Data)))
 	case isImage:
-		why = b.refused(one.Data)
+		if why = b.refused(one.Data); why == "" {
+			one.MediaType = b.kindOf(entry, one)
+		}
 	}
 	if why != "" {
 		b.fault(FaultImage, entry, "an %s cannot be sent: %s", one.Type, why)
@@ -83,6 +86,9 @@ func (b *builder) refused(data []byte) string {
 	if b.takes.MaxSide == 0 {
 		return ""
 	}
+	if !strings.HasPrefix(http.DetectContentType(data), "image/") {
+		return "it is not an image"
+	}
 	c, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err == nil && max(c.Width, c.Height) > b.takes.MaxSide {
 		return fmt.Sprintf("it is %d pixels wide and %d high, and %d are allowed", c.Width, c.Height, b.takes.MaxSide)
@@ -90,9 +96,25 @@ func (b *builder) refused(data []byte) string {
 	return ""
 }
 
+// kindOf is the media type of an image by its content: providers refuse one that is
+// something else than it says.
+func (b *builder) kindOf(entry string, one tidemark.Block) string {
+	is := http.DetectContentType(one.Data)
+	if !strings.HasPrefix(is, "image/") || is == one.MediaType {
+		return one.MediaType
+	}
+	if one.MediaType != "" {
+		b.fault(FaultImage, entry, "an image is said to be %s and is %s", one.MediaType, is)
+	}
+	return is
+}
+
 // call keeps a call under an id that is its own and that every provider accepts.
 func (b *builder) call(entry string, one tidemark.Block) tidemark.Block {
 	id := callID(one.ID)
+	if id != one.ID {
+		b.fault(FaultID, entry, "providers do not accept the id of a call of %s: %.80q", one.Name, one.ID)
+	}
 	if b.used[id] {
 		b.fault(FaultTwice, entry, "the call %s of %s is there twice", one.ID, one.Name)
 		for n := 2; b.used[id]; n++ {
@@ -115,21 +137,40 @@ func (b *builder) call(entry string, one tidemark.Block) tidemark.Block {
 			input = json.RawMessage("{}")
 		}
 	}
-	name := one.Name
-	if name == "" {
-		name = "unknown"
+	name := callName(one.Name)
+	if name != one.Name {
+		b.fault(FaultName, entry, "providers do not accept the name of a tool: %.80q", one.Name)
 		b.names[id] = name
 	}
 	return tidemark.Block{Type: tidemark.BlockToolUse, ID: id, Name: name, Input: input}
 }
 
+// plain reports whether providers accept a character in ids and names.
+func plain(c rune) bool {
+	return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// maxName is how long ids and names may be that all providers accept.
+const maxName = 64
+
+// callName is the name of a tool that providers accept.
+func callName(name string) string {
+	name = strings.Map(func(c rune) rune {
+		if plain(c) {
+			return c
+		}
+		return '_'
+	}, name)
+	if name == "" {
+		return "unknown"
+	}
+	return name[:min(len(name), maxName)]
+}
+
 // callID is an id that providers accept: at most 64 letters, digits, dashes and
 // underscores.
 func callID(id string) string {
-	plain := func(c rune) bool {
-		return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-	}
-	if id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(c rune) bool { return !plain(c) }) {
+	if id != "" && len(id) <= maxName && !strings.ContainsFunc(id, func(c rune) bool { return !plain(c) }) {
 		return id
 	}
 	sum := sha256.Sum256([]byte("call " + id))

@@ -63,6 +63,8 @@ const (
 	FaultTwice     = "call_twice"
 	FaultAgain     = "result_twice"
 	FaultInput     = "call_input"
+	FaultID        = "call_id"
+	FaultName      = "call_name"
 	FaultSignature = "signature"
 	FaultImage     = "image"
 	FaultEmpty     = "empty"

@@ -146,7 +146,7 @@ func signed(b tidemark.Block, metadata json.RawMessage, rest map[string]json.Raw
 // call handles a tool's part: the call, and its result if there is one.
 func (s *step) call(part wirePart, rest map[string]json.RawMessage) {
 	input := compact(part.State.Input)
-	if len(input) == 0 || input[0] != '{' {
+	if s := string(input); s == "" || s == "null" || s == `""` {
 		input = json.RawMessage("{}")
 	}
 	s.blocks = append(s.blocks, signed(tidemark.Block{Type: tidemark.BlockToolUse, ID: part.CallID, Name: part.Tool, Input: input}, part.Metadata, rest))

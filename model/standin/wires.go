@@ -109,7 +109,7 @@ func hearMessages(b []byte) (h heard, err error) {
 
 func (anthropicWire) blocks(a answer, n int) (all []object) {
 	if a.thoughts != "" {
-		all = append(all, object{"type": "thinking", "thinking": a.thoughts, "signature": "ZmFrZS1zaWduYXR1cmU="})
+		all = append(all, object{"type": "thinking", "thinking": a.thoughts, "signature": Signature})
 	}
 	if a.text != "" {
 		all = append(all, object{"type": "text", "text": a.text})

@@ -151,7 +151,7 @@ func hearResponses(b []byte) (h heard, err error) {
 
 func (responsesWire) items(a answer, n int) (all []object) {
 	if a.thoughts != "" {
-		all = append(all, object{"type": "reasoning", "id": fmt.Sprintf("rs_%d", n), "summary": []object{{"type": "summary_text", "text": a.thoughts}}, "encrypted_content": "ZmFrZQ=="})
+		all = append(all, object{"type": "reasoning", "id": fmt.Sprintf("rs_%d", n), "summary": []object{{"type": "summary_text", "text": a.thoughts}}, "encrypted_content": Sealed})
 	}
 	if a.text != "" {
 		all = append(all, object{"type": "message", "id": fmt.Sprintf("msg_%d", n), "role": "assistant", "status": "completed",

@@ -73,7 +73,7 @@ func put(home, name, text string) error {
 // setUpClaude says that what Claude Code asks people first was answered: it would ask
 // its vendor then.
 func setUpClaude(home, url string) ([]string, error) {
-	return []string{"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=fake", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"},
+	return []string{"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=fake", "ANTHROPIC_MODEL=model-1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"},
 		put(home, ".claude.json", fmt.Sprintf(`{"hasCompletedOnboarding":true,"theme":"dark","customApiKeyResponses":{"approved":["fake"],"rejected":[]},"projects":{%q:{"hasTrustDialogAccepted":true}}}`, filepath.Dir(home)))
 }
 

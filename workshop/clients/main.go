@@ -19,6 +19,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -85,12 +86,17 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	if err := errors.Join(w.install(ctx), w.build(ctx)); err != nil {
 		return err
 	}
-	w.model = newRecorder(standin.Handler())
-	server := httptest.NewServer(w.model)
-	defer server.Close()
-	defer server.CloseClientConnections()
-	w.url = server.URL
-	for _, trial := range []func(context.Context) error{w.writers, w.matrix, w.through, w.hooks, func(ctx context.Context) error { return w.kill(ctx, *kills) }} {
+	serve := func(model http.Handler) (*recorder, string, func()) {
+		r := &recorder{next: model}
+		server := httptest.NewServer(r)
+		return r, server.URL, func() { server.CloseClientConnections(); server.Close() }
+	}
+	var stop func()
+	w.model, w.url, stop = serve(standin.Handler())
+	defer stop()
+	w.strict, w.strictURL, stop = serve(standin.Strict())
+	defer stop()
+	for _, trial := range []func(context.Context) error{w.writers, w.matrix, w.through, w.repairs, w.hooks, func(ctx context.Context) error { return w.kill(ctx, *kills) }} {
 		if err = trial(ctx); err != nil {
 			break
 		}
@@ -103,18 +109,19 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 
 // workshop is what all trials share.
 type workshop struct {
-	log         io.Writer
-	agents      string // where they are installed
-	program     string // tidemark
-	scratch     string
-	url         string // of the model
-	model       *recorder
-	versions    map[string]string // of the agents that are installed, by tool
-	tool, only  *regexp.Regexp
-	again, keep bool
-	state       string
-	found       map[string]found
-	worlds      int
+	log     io.Writer
+	agents  string // where they are installed
+	program string // tidemark
+	scratch string
+	// The model, and one that refuses what providers refuse.
+	model, strict  *recorder
+	url, strictURL string
+	versions       map[string]string // of the agents that are installed, by tool
+	tool, only     *regexp.Regexp
+	again, keep    bool
+	state          string
+	found          map[string]found
+	worlds         int
 }
 
 // installed are the agents that are there and wanted.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ func (w *workshop) page() string {
 	b.WriteString(". What was not run says so.\n")
 	w.matrixPage(&b)
 	w.writersPage(&b)
+	w.repairsPage(&b)
 	w.restPage(&b)
 	return b.String()
 }
@@ -134,6 +136,55 @@ func (w *workshop) writersPage(b *strings.Builder) {
 		names = append(names, talk.Name)
 	}
 	fmt.Fprintf(b, "\nThey are: %s.\n", strings.Join(names, ", "))
+}
+
+// repairsPage has what became of broken sessions.
+func (w *workshop) repairsPage(b *strings.Builder) {
+	fmt.Fprint(b, `
+## Broken sessions
+
+Sessions of six prompts are broken in one place and shown to their agent, which asks a model that refuses what providers refuse; then
+[repaired](guide/repair.md), and the copy is shown to the agent. "Refused" are those that the agent or the model did not take, or that lost prompts;
+an agent mends the others by itself. "Mended" are copies that were taken with every prompt.
+
+| agent | version | tried | refused | mended | |
+| --- | --- | --- | --- | --- | --- |
+`)
+	for _, tool := range repairable {
+		c, _ := clientOf(tool)
+		tried, refused, mended, version := 0, 0, 0, ""
+		var wrong []string
+		for _, id := range slices.Sorted(maps.Keys(w.found)) {
+			one := w.found[id]
+			if !strings.HasPrefix(id, "repair "+tool+" ") {
+				continue
+			}
+			if tried, version = tried+1, one.Version; one.Said != takenAsItIs {
+				refused++
+			}
+			if len(one.Wrong) == 0 {
+				mended++
+			}
+			wrong = append(wrong, bold(one.Wrong)...)
+		}
+		if tried == 0 {
+			fmt.Fprintf(b, "| %s | | not run | | | |\n", c.title)
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s |\n", c.title, version, tried, refused, mended, strings.Join(wrong, "<br>"))
+	}
+	b.WriteString("\nHow the first of each kind is refused:\n\n| what is wrong | agent | what it says |\n| --- | --- | --- |\n")
+	seen := make(map[string]bool)
+	for _, id := range slices.Sorted(maps.Keys(w.found)) {
+		what, found := strings.CutPrefix(id, "repair ")
+		tool, kind, _ := strings.Cut(what, " ")
+		kind, _, _ = strings.Cut(kind, ", round")
+		if !found || seen[tool+kind] {
+			continue
+		}
+		seen[tool+kind] = true
+		fmt.Fprintf(b, "| %s | %s | %s |\n", kind, tool, strings.ReplaceAll(w.found[id].Said, "|", "\\|"))
+	}
 }
 
 // restPage has what is about all agents.

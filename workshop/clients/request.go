@@ -17,16 +17,39 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/dialogue"
 )
 
-// recorder keeps what a model was asked.
+// recorder keeps what a model was asked, and what of that it refused.
 type recorder struct {
-	next http.Handler
-	mu   sync.Mutex
-	all  [][]byte
+	next    http.Handler
+	mu      sync.Mutex
+	taken   [][]byte
+	refused []string // why
 }
 
-func newRecorder(next http.Handler) *recorder { return &recorder{next: next} }
+// statusWriter notes whether an answer is a refusal, and begins to keep it.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	said   []byte
+}
 
-func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+// WriteHeader notes the status.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write keeps what a refusal says.
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status >= http.StatusBadRequest {
+		w.said = append(w.said, b...)
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush sends what was written.
+func (w *statusWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
+
+func (r *recorder) ServeHTTP(to http.ResponseWriter, req *http.Request) {
 	b, err := io.ReadAll(req.Body)
 	if err != nil {
 		return
@@ -37,25 +60,48 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			b, _ = io.ReadAll(z) // what is no gzip is refused by the model
 		}
 	}
-	r.mu.Lock()
-	r.all = append(r.all, b)
-	r.mu.Unlock()
+	w := &statusWriter{ResponseWriter: to, status: http.StatusOK}
+	defer func() { // an answer may be cut off by a panic
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch {
+		case w.status == http.StatusOK:
+			r.taken = append(r.taken, b)
+		case w.status == http.StatusBadRequest:
+			r.refused = append(r.refused, string(w.said))
+		}
+	}()
 	r.next.ServeHTTP(w, req)
 }
 
 // forget forgets what was asked.
 func (r *recorder) forget() {
 	r.mu.Lock()
-	r.all = nil
+	r.taken, r.refused = nil, nil
 	r.mu.Unlock()
+}
+
+// refusal is why the model refused what it was asked last, "" if it did not.
+func (r *recorder) refusal() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.refused) == 0 {
+		return ""
+	}
+	var said struct{ Error struct{ Message string } }
+	last := r.refused[len(r.refused)-1]
+	if json.Unmarshal([]byte(last), &said) != nil {
+		return last
+	}
+	return said.Error.Message
 }
 
 // with returns the longest request that has a text in it since the last call: agents
 // also ask for titles.
 func (r *recorder) with(text string) (longest request, found bool) {
 	r.mu.Lock()
-	all := r.all
-	r.all = nil
+	all := r.taken
+	r.taken = nil
 	r.mu.Unlock()
 	for _, body := range all {
 		if q := parseRequest(body); len(q.parts) >= max(2, len(longest.parts)) && strings.Contains(q.text(), text) {

@@ -20,67 +20,110 @@ const question = "What have I said so far?"
 // and has the agent list them and go on with them.
 func (w *workshop) writers(ctx context.Context) error {
 	for _, c := range w.installed() {
-		for _, talk := range converttest.Conversations() {
-			id := "writer " + c.tool + " " + talk.Name
-			if !w.due(id) {
-				continue
-			}
-			var one found
-			problems, err := w.written(ctx, c, talk)
-			if one.Wrong = problems; err != nil {
-				one.Wrong = append(one.Wrong, err.Error())
-			}
-			if err := w.note(ctx, id, one); err != nil {
-				return err
-			}
+		if err := w.writer(ctx, c); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// written has an agent go on with one conversation, and says what is wrong with what
-// it asks its model.
-func (w *workshop) written(ctx context.Context, c client, talk converttest.Conversation) (problems []string, err error) {
-	m, err := w.newWorld("")
-	if err != nil {
-		return nil, err
+// writer tries what is written for one agent. An agent that lists all sessions at
+// once has them in one home: agents are slow to start.
+func (w *workshop) writer(ctx context.Context, c client) (err error) {
+	var together *world
+	var all []written
+	for _, talk := range converttest.Conversations() {
+		one := written{Conversation: talk, id: "writer " + c.tool + " " + talk.Name, in: together}
+		if !w.due(one.id) {
+			continue
+		}
+		if one.in == nil {
+			if one.in, err = w.newWorld(""); err != nil {
+				return err
+			}
+			defer one.in.leave()
+		}
+		if c.list != nil {
+			together = one.in
+		}
+		one.err = one.write(ctx, c)
+		all = append(all, one)
 	}
-	defer m.leave()
+	listed := ""
+	if together != nil {
+		if listed, err = together.do(ctx, c.program, c.list...); err != nil {
+			return err
+		}
+	}
+	for _, one := range all {
+		var f found
+		problems, err := one.goOn(ctx, c, listed)
+		if f.Wrong = problems; err != nil {
+			f.Wrong = append(f.Wrong, err.Error())
+		}
+		if err := w.note(ctx, one.id, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written is a conversation that was written for an agent.
+type written struct {
+	converttest.Conversation
+	id      string
+	in      *world
+	session convert.Session
+	err     error
+}
+
+// write writes it.
+func (o *written) write(ctx context.Context, c client) error {
 	tool, err := transfer.ToolNamed(c.tool)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := *talk.Session
-	if name := filepath.Base(s.Project); name != "work" {
-		if err := m.moveTo(name); err != nil {
-			return nil, err
+	o.session = *o.Session
+	s := &o.session
+	if name := filepath.Base(s.Project); name != "work" && c.list == nil {
+		if err := o.in.moveTo(name); err != nil {
+			return err
 		}
 	}
 	s.ID = tidemark.NewSessionID()
-	s.Project, s.ForeignID = m.project, string(s.ID)
+	s.Project, s.ForeignID = o.in.project, string(s.ID)
 	if newID := tool.Handover.NewID; newID != nil {
 		s.ForeignID = newID()
 	}
-	if err := m.write(ctx, tool, &s); err != nil {
-		return nil, err
+	return o.in.write(ctx, tool, s)
+}
+
+// goOn has the agent list and go on with it, and says what is wrong with that and
+// with what it asks its model.
+func (o *written) goOn(ctx context.Context, c client, listed string) (problems []string, err error) {
+	if o.err != nil {
+		return nil, o.err
 	}
-	listed, err := m.listed(ctx, c, &s)
-	if err != nil {
-		return nil, err
+	there := strings.Contains(listed, o.session.ForeignID)
+	if c.list == nil {
+		title, _, _ := strings.Cut(o.session.Title, "\n")
+		if there, err = o.in.onScreen(ctx, c, title, firstPrompt(&o.session)); err != nil {
+			return nil, err
+		}
 	}
-	if !listed {
+	if !there {
 		problems = append(problems, "it is not listed")
 	}
-	w.model.forget()
-	command := resume.CommandOf(c.tool, s.ForeignID, c.begin(question))
-	if _, err := m.do(ctx, command[0], command[1:]...); err != nil {
+	o.in.model.forget()
+	command := resume.CommandOf(c.tool, o.session.ForeignID, c.begin(question))
+	if _, err := o.in.do(ctx, command[0], command[1:]...); err != nil {
 		return problems, err
 	}
-	asked, ok := w.model.with(question)
+	asked, ok := o.in.model.with(question)
 	if !ok {
 		return append(problems, "the model was not asked"), nil
 	}
-	return append(problems, missing(talk, asked)...), nil
+	return append(problems, missing(o.Conversation, asked)...), nil
 }
 
 // missing is what of a conversation is not in a request.
@@ -117,6 +160,9 @@ func (m *world) write(ctx context.Context, tool convert.Tool, s *convert.Session
 		return err
 	}
 	defer out.Close()
+	if _, err := transfer.Fit(ctx, tool, s); err != nil {
+		return err
+	}
 	if _, err := tool.Export(ctx, out, s); err != nil {
 		return err
 	}
@@ -125,16 +171,6 @@ func (m *world) write(ctx context.Context, tool convert.Tool, s *convert.Session
 		_, err = m.do(ctx, command[0], command[1:]...)
 	}
 	return err
-}
-
-// listed reports whether an agent lists a session.
-func (m *world) listed(ctx context.Context, c client, s *convert.Session) (bool, error) {
-	if c.list == nil {
-		title, _, _ := strings.Cut(s.Title, "\n")
-		return m.onScreen(ctx, c, title, firstPrompt(s))
-	}
-	said, err := m.do(ctx, c.program, c.list...)
-	return strings.Contains(said, s.ForeignID) || strings.Contains(said, strings.Join(strings.Fields(s.Title), " ")), err
 }
 
 // firstPrompt is the beginning of what was asked first, by which some agents list a
