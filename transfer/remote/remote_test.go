@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,30 +12,10 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/transfer/remote"
+	"github.com/tidemark-sessions/tidemark/workshop/placetest"
 )
 
-// TestMain is also the program at the other end of an ssh connection: what the
-// command tidemark remote serve does.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 4 && os.Args[1] == "remote" && os.Args[2] == "serve" {
-		if err := remote.Serve(context.Background(), os.Args[4], os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// program is what TestMain is.
-func program(t *testing.T) string {
-	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+func TestMain(m *testing.M) { os.Exit(placetest.Main(m, os.Args, os.Stdin, os.Stdout)) }
 
 func openPlace(t *testing.T, url string, o *remote.Options) remote.Blobs {
 	t.Helper()

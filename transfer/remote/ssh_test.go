@@ -22,13 +22,13 @@ func TestAFolderBehindSSHKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	s := placetest.SSH(t)
 	dir := filepath.Join(t.TempDir(), "it's $(a) folder")
-	if _, err := remote.Open(t.Context(), s.URL(dir, program(t)), s.Options); !errors.Is(err, tidemark.ErrNotFound) || !strings.Contains(hint.Of(err), "there: ") {
+	if _, err := remote.Open(t.Context(), s.URL(dir, placetest.Program(t)), s.Options); !errors.Is(err, tidemark.ErrNotFound) || !strings.Contains(hint.Of(err), "there: ") {
 		t.Errorf("a folder that is not there: %v; %s", err, hint.Of(err))
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := openPlace(t, s.URL(dir, program(t)), s.Options)
+	p := openPlace(t, s.URL(dir, placetest.Program(t)), s.Options)
 	keepsItsPromises(t, p)
 	// It is the same place as the folder itself.
 	if got, err := openPlace(t, "file:"+dir, nil).Get(t.Context(), "m/1/b/aa/aabb"); err != nil || string(got) != "one" {
@@ -104,7 +104,7 @@ func TestAPlaceBehindSSHSaysWhatIsWrong(t *testing.T) {
 	t.Run("chatter before", func(t *testing.T) {
 		t.Parallel()
 		s := placetest.SSH(t)
-		openPlace(t, s.URL(dir, script("echo Welcome; exec "+program(t)+` "$@"`)), s.Options)
+		openPlace(t, s.URL(dir, script("echo Welcome; exec "+placetest.Program(t)+` "$@"`)), s.Options)
 	})
 	t.Run("a caller gives up", func(t *testing.T) {
 		t.Parallel()

@@ -27,6 +27,8 @@ type home struct {
 	name string
 	b    tidemark.Backend
 	s    *store.Store
+
+	places *remote.Options // what its remote needs
 }
 
 func newHome(t testing.TB, name string) *home {
@@ -36,7 +38,7 @@ func newHome(t testing.TB, name string) *home {
 
 func (h *home) holder() tidemark.Holder { return store.Self("test") }
 
-func (h *home) remotes() *Remotes { return Of(h.s.Records(), h.name, nil) }
+func (h *home) remotes() *Remotes { return Of(h.s.Records(), h.name, h.places) }
 
 func (h *home) must(err error) {
 	h.t.Helper()
@@ -48,18 +50,23 @@ func (h *home) must(err error) {
 // join adds a remote, with a code of another home if there is one.
 func (h *home) join(dir string, other *home) {
 	h.t.Helper()
+	h.joinAt("file:"+dir, other)
+}
+
+func (h *home) joinAt(url string, other *home) {
+	h.t.Helper()
 	code := ""
 	if other != nil {
 		var err error
 		code, err = other.remotes().Pair(h.t.Context(), "r", time.Now().Add(time.Hour))
 		h.must(err)
 	}
-	h.must(h.remotes().Add(h.t.Context(), "r", "file:"+dir, code))
+	h.must(h.remotes().Add(h.t.Context(), "r", url, code))
 }
 
 func (h *home) run(o Options) Report {
 	h.t.Helper()
-	o.Holder, o.Host = h.holder(), h.name
+	o.Holder, o.Host, o.Places = h.holder(), h.name, h.places
 	r, err := Run(context.Background(), h.s, "r", o)
 	h.must(err)
 	return r

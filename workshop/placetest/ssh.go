@@ -7,7 +7,9 @@
 package placetest
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -93,6 +95,28 @@ func SSH(t testing.TB) *SSHServer {
 		running.Wait()
 	})
 	return s
+}
+
+// Main runs the tests of a package. If its program is at the other end of an ssh
+// connection, it does what the command tidemark remote serve does.
+func Main(m *testing.M, args []string, in io.Reader, out io.Writer) (code int) {
+	if len(args) < 5 || args[1] != "remote" || args[2] != "serve" {
+		return m.Run()
+	}
+	if remote.Serve(context.Background(), args[4], in, out) != nil {
+		return 1
+	}
+	return 0
+}
+
+// Program is the program of the test that runs, for URL: see Main.
+func Program(t testing.TB) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // serveSSH runs sshd for one connection, until the client is gone.
