@@ -69,6 +69,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"transfer/watch", "transfer", "a watcher imports what changed"},
 	{"transfer/watch", "open", "what is imported lies in a store that somebody opens"},
 	{"transfer/sync", "transfer/remote", "what is synced lies in a remote"},
+	{"transfer/sync", "open", "a checkup of a store says what is nowhere else"},
 	{"transfer/resume", "transfer", "a session goes on in a tool that was given it"},
 	{"mcp", "transfer/resume", "a session is left to somebody in a tool that it can go on in"},
 	{"server/...", "server/...", "the rooms of the server are made for each other"},

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
+	"github.com/tidemark-sessions/tidemark/transfer/sync"
 )
 
 func doctorCommand(a *app) *cobra.Command {
@@ -20,8 +21,9 @@ func doctorCommand(a *app) *cobra.Command {
 		Use:   "doctor",
 		Short: "Look the store over, and repair what can be repaired",
 		Long: `Looks at the store, its keys, its search index, its leases and purges that were
-interrupted, and says what a sandbox on this machine can enforce, and which
-sessions other tools will soon delete, with how to change that. With --fix it repairs what can be repaired without losing anything
+interrupted, and says what a sandbox on this machine can enforce, which
+sessions other tools will soon delete, with how to change that, and how many are at
+no remote as they are here. With --fix it repairs what can be repaired without losing anything
 that can still be read: it completes what was cut off, makes the index anew,
 narrows modes, lets go of what dead writers hold. What it cannot keep in place
 it sets aside; it deletes nothing. A store on sqlite whose schema or whose first
@@ -69,7 +71,7 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 	if home, err := os.UserHomeDir(); err == nil {
 		transfer.CheckRetention(ctx, c, home, time.Now())
 	}
-	return c.Store(ctx, s)
+	return errors.Join(c.Store(ctx, s), sync.CheckElsewhere(ctx, c, s))
 }
 
 func (a *app) printDiagnoses(found []open.Diagnosis) error {
