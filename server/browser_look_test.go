@@ -57,7 +57,7 @@ func furnished(t *testing.T, s *site) map[string]string {
 		t.Fatal(err)
 	}
 	return map[string]string{
-		"sessions": "/sessions", "trash": "/sessions?state=trash", "search": "/sessions?q=tide", "search-none": "/sessions?q=nowhere",
+		"home": "/", "sessions": "/sessions", "trash": "/sessions?state=trash", "search": "/sessions?q=tide", "search-none": "/sessions?q=nowhere",
 		"session": "/sessions/" + id, "session-find": "/sessions/" + id + "?find=tide&at=2", "session-trash": "/sessions/" + string(trashed), "tree": "/sessions/" + id + "/tree",
 		"fleet": "/fleet", "agent": "/fleet/agents/coder", "jobs": "/fleet/jobs", "timeline": "/fleet/jobs?view=timeline",
 		"job": "/fleet/jobs/" + job.Job().ID, "job-failed": "/fleet/jobs/" + failed.ID,
@@ -125,8 +125,8 @@ func TestEveryPageFitsAndIsAccessible(t *testing.T) {
 		t.Helper()
 		w.shows(1280, "light")
 		w.opens(path)
-		if name == "usage" || name == "store" {
-			w.until(`!document.querySelector("#counting, .task .live")`)
+		if name == "usage" || name == "store" || strings.HasSuffix(name, "home") {
+			w.until(`!document.querySelector("#counting, .task .live, #home[hx-trigger*=load]")`)
 		}
 		asks[bool](w, string(axe)+"\n;true")
 		opened++
@@ -152,7 +152,7 @@ func TestEveryPageFitsAndIsAccessible(t *testing.T) {
 	look("refused", "/sessions")
 	w.shows(1280, "light")
 	w.signsIn("b")
-	for _, name := range []string{"sessions", "fleet", "jobs", "usage", "store"} {
+	for _, name := range []string{"home", "sessions", "fleet", "jobs", "usage", "store"} {
 		look("empty-"+name, pages[name])
 	}
 	look("denied", "/store/tenants")
@@ -160,6 +160,23 @@ func TestEveryPageFitsAndIsAccessible(t *testing.T) {
 	w.signsIn("a")
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		look(name, pages[name])
+	}
+	// High contrast is chosen, and not told by the system.
+	w.opens("/sessions")
+	w.leaves(func() {
+		asks[bool](w, `(() => { const e = document.querySelector(".look select"); e.value = "contrast"; e.dispatchEvent(new Event("change", { bubbles: true })); return true; })()`)
+	})
+	for i, name := range slices.Sorted(maps.Keys(pages)) {
+		w.shows([]int64{360, 768, 1280}[i%3], []string{"light", "dark"}[i%2])
+		w.opens(pages[name])
+		if got := asks[string](w, `document.documentElement.dataset.theme || ""`); got != "contrast" {
+			t.Fatalf("%s: the theme is %q", name, got)
+		}
+		asks[bool](w, string(axe)+"\n;true")
+		for _, f := range asks[[]string](w, findings) {
+			t.Errorf("%s in high contrast: %s", name, f)
+		}
+		looked++
 	}
 	t.Logf("axe looked %d times at %d pages", looked, opened)
 }

@@ -158,7 +158,7 @@ func sqliteStores(t *testing.T) func(context.Context, tidemark.Principal) (*stor
 			if err != nil {
 				return nil, err
 			}
-			stores[name] = store.New(b, &store.Options{Words: search.EntryWords})
+			stores[name] = store.New(b, &store.Options{Places: search.EachWord})
 		}
 		return stores[name], nil
 	}
@@ -435,7 +435,8 @@ func (w *window) fills(selector, text string) {
 func (w *window) signsIn(tenant string) {
 	w.t.Helper()
 	w.opens("/signin?tenant=" + tenant + "&code=" + w.site.doors[tenant].NewCode())
-	w.until(`location.pathname === "/sessions" && document.readyState === "complete"`)
+	w.until(`location.pathname !== "/signin" && document.readyState === "complete"`)
+	w.opens("/sessions")
 }
 
 // noticed waits until the window has written down something of a kind, and

@@ -101,7 +101,7 @@ func TestTheFleetPageShowsAgentsSchedulesSkipsAndWhatWaits(t *testing.T) {
 		run := askWrite(t, st)
 		id := run.Job().ID
 		s.call(t, "writer-a", "GET", "/fleet", nil).want(t, 200).sees(t, "Waits for your answer", "Write a file", "  one\n</span><span class=\"plain\">  &lt;script&gt;two", `href="/fleet/jobs/`+id+`"`,
-			"Mon 2026-11-16 03:00:00 Europe/Berlin", "the last run still went on", `value="approve"`, "every 4s", "Nobody runs this fleet now", "not", "<script>two", "\u202e")
+			"Mon 2026-11-16 03:00:00 Europe/Berlin", "the last run still went on", `value="approve"`, `data-live="fleet"`, "Nobody runs this fleet now", "not", "<script>two", "\u202e")
 		s.call(t, "reader-a", "GET", "/fleet", nil).want(t, 200).sees(t, "Waits for your answer", "not", `value="approve"`, `value="deny"`)
 		s.call(t, "reader-b", "GET", "/fleet", nil).want(t, 200).sees(t, "There is no agent yet", "not", "coder", id)
 		var v web.FleetView
@@ -190,13 +190,13 @@ func TestJobsAreFilteredListedPageByPageAndDrawn(t *testing.T) {
 	if len(seen) != 50+4 {
 		t.Errorf("%d jobs, want %d", len(seen), 50+4)
 	}
-	s.call(t, "reader-a", "GET", "/fleet/jobs?agent=coder", nil).want(t, 200).sees(t, "Older jobs", "agent=coder&amp;cursor=", "every 4s")
+	s.call(t, "reader-a", "GET", "/fleet/jobs?agent=coder", nil).want(t, 200).sees(t, "Older jobs", "agent=coder&amp;cursor=", "changed, every 30s")
 	s.call(t, "reader-a", "GET", "/fleet/jobs?status=running&since=1h", nil).want(t, 200).sees(t, j.ID, "not", "Older jobs")
 	for _, by := range []string{"agent", "node"} {
-		s.call(t, "reader-a", "GET", "/fleet/jobs?view=timeline&since=1h&by="+by, nil).want(t, 200).sees(t, "<svg", `class="bar running"`, `aria-label="coder: running`, `<td data-label="Job">`, "every 4s")
+		s.call(t, "reader-a", "GET", "/fleet/jobs?view=timeline&since=1h&by="+by, nil).want(t, 200).sees(t, "<svg", `class="bar running"`, `aria-label="coder: running`, `<td data-label="Job">`, "changed, every 30s")
 	}
 	endJob(t, run)
-	s.call(t, "reader-a", "GET", "/fleet/jobs?view=timeline&status=completed", nil).want(t, 200).sees(t, `class="bar completed"`, "not", "every 4s")
+	s.call(t, "reader-a", "GET", "/fleet/jobs?view=timeline&status=completed", nil).want(t, 200).sees(t, `class="bar completed"`, "not", "every 30s")
 	s.call(t, "reader-b", "GET", "/fleet/jobs", nil).want(t, 200).sees(t, "No job has run yet", "not", j.ID)
 	for _, wrong := range []string{"view=pie", "view=timeline&by=colour", "since=1y", "status=odd", "agent=%2e%2e%2f", "cursor=made-up"} {
 		s.call(t, "reader-a", "GET", "/fleet/jobs?"+wrong, nil).want(t, 400)
@@ -300,7 +300,7 @@ func TestOnlyFormsOfAnotherStateAreTakenOver(t *testing.T) {
 	}
 	s.call(t, "writer-a", "GET", path+"?was="+was, nil).want(t, 200).sees(t, "not", "hx-swap-oob")
 	endJob(t, run)
-	s.call(t, "writer-a", "GET", path+"?was="+was, nil).want(t, 200).sees(t, `id="job-actions" hx-swap-oob`, "not", "every 2s", "sse-connect")
+	s.call(t, "writer-a", "GET", path+"?was="+was, nil).want(t, 200).sees(t, `id="job-actions" hx-swap-oob`, "not", "every 2s", `sse-connect="/fleet`)
 }
 
 // liveParts reads parts of a page from a stream until it ends or n came.
@@ -331,6 +331,8 @@ func liveParts(t *testing.T, s *testServer, path, last string, n int) (ids, part
 			part += value + "\n"
 		case lines.Text() == "" && name == "end":
 			return ids, parts, true
+		case lines.Text() == "" && name == "state":
+			part, name = "", "" // of the lists
 		case lines.Text() == "" && part != "":
 			ids, parts = append(ids, id), append(parts, part)
 			if part, name = "", ""; len(ids) == n {
@@ -379,7 +381,7 @@ func TestOutputIsFollowedAsPartsOfThePageAndGoneOnWith(t *testing.T) {
 		if got := strings.Join(ids, " "); got != "5" || !ended {
 			t.Errorf("ids %s, ended %v", got, ended)
 		}
-		s.call(t, "reader-a", "GET", path, nil).want(t, 200).sees(t, "two &lt;img", "not", "sse-connect")
+		s.call(t, "reader-a", "GET", path, nil).want(t, 200).sees(t, "two &lt;img", "not", `sse-connect="/fleet`)
 		s.call(t, "reader-a", "GET", path+"/live?after=x", nil).want(t, 400)
 	})
 }

@@ -40,6 +40,8 @@ func (s *testServer) events(t *testing.T, who, path string, header ...string) fu
 				name = value
 			case field == "data":
 				data += value + "\n"
+			case lines.Text() == "" && name == "state":
+				id, name, data = "", "", "" // of the lists
 			case lines.Text() == "" && data != "":
 				return id, name, data
 			}

@@ -228,7 +228,7 @@ func TestASessionOpensAtItsEndAndGoesBackInParts(t *testing.T) {
 	lacks(t, s.read(t, "reader-a", "/sessions/"+string(id)+"/part?before=41", 200), "before=")
 	at := s.read(t, "reader-a", "/sessions/"+string(id)+"?at=100", 200)
 	has(t, at, `id="e81"`, `id="e100"`, `id="e120"`, "To the end", "?at=120")
-	lacks(t, at, `id="e121"`, "sse-connect")
+	lacks(t, at, `id="e121"`, `sse-connect="/sessions`)
 	s.read(t, "reader-a", "/sessions/"+string(id)+"?at=401", 404)
 	s.read(t, "reader-a", "/sessions/"+string(id)+"?before=x", 400)
 }

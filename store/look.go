@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -168,7 +169,7 @@ type noteName struct{ kind, text string }
 // offer keeps what matches the question and is of a wanted rank.
 func (o *opened) offer(ctx context.Context, at spot, f Found, kind string) error {
 	h := o.h
-	if f.At.Before(h.q.Since) || !h.q.Match(f.Entry) {
+	if f.At.Before(h.q.Since) || !h.entryFits(f) || !h.q.Match(f.Entry) {
 		return nil
 	}
 	r := h.q.rankOf(kind, f.Entry)
@@ -190,10 +191,17 @@ func (o *opened) offer(ctx context.Context, at spot, f Found, kind string) error
 	return nil
 }
 
+// entryFits reports whether the filters of entries, beside their time and kind,
+// admit one.
+func (h *hunt) entryFits(f Found) bool {
+	q := &h.q
+	return (q.Until.IsZero() || f.At.Before(q.Until)) && (q.Model == "" || q.Model == cmp.Or(f.Entry.Model, f.Info.Model)) && (!q.Failed || failed(f.Entry))
+}
+
 // sessionFits reports whether the filters of sessions admit one.
 func (h *hunt) sessionFits(i Info) bool {
 	q := &h.q
-	return (q.Agent == "" || q.Agent == i.Agent) && (q.Project == "" || slices.Contains(h.places, i.Project)) &&
+	return (q.Agent == "" || q.Agent == i.Agent) && (q.Tool == "" || q.Tool == cmp.Or(i.Tool, Native)) && (q.Project == "" || slices.Contains(h.places, i.Project)) &&
 		(q.Tag == "" || h.labelled[i.Name()] || hasTag(i.Session, q.Tag))
 }
 

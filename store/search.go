@@ -27,8 +27,12 @@ type Question struct {
 	Agent   string
 	Project string
 	Tag     string // or a label of some entry of the session
+	Tool    string // that the session came from; Native: begun here
+	Model   string // of the entry, or else of its session
 	Since   time.Time
-	Trash   bool // what is in the trash, instead of what is not
+	Until   time.Time // before this instant; zero: until now
+	Failed  bool      // only what tells of an error
+	Trash   bool      // what is in the trash, instead of what is not
 
 	Limit      int           // 0: DefaultHits
 	PerSession int           // how many hits of one session are listed, the others are counted; 0: all

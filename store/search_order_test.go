@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,6 +97,47 @@ func TestFacetsCountAllHitsAlsoThoseOfLaterAnswers(t *testing.T) {
 			"role": "[{user 2} {assistant 1} {tool 1}] false", "agent": "[{ada 3} {bob 1}] false", "project": "[{/p 3}] false",
 			"tool": "[{tidemark 4}] false", "model": "[{m 3}] false", "error": "[{yes 1}] false",
 		})
+		// Each leads to as many hits as it counts.
+		for _, f := range a.Facets {
+			for _, v := range f.Values {
+				q := lookFor("fish")
+				switch f.Name {
+				case store.FacetRole:
+					q.Role = v.Value
+				case store.FacetProject:
+					q.Project = v.Value
+				case store.FacetAgent:
+					q.Agent = v.Value
+				case store.FacetTool:
+					q.Tool = v.Value
+				case store.FacetModel:
+					q.Model = v.Value
+				case store.FacetTag:
+					q.Tag = v.Value
+				case store.FacetDay:
+					day, err := time.Parse(time.DateOnly, v.Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					q.Since, q.Until = day, day.AddDate(0, 0, 1)
+				case store.FacetError:
+					q.Failed = true
+				}
+				if got := len(hits(t, s, q)); int64(got) != v.N {
+					t.Errorf("%s %s: %d hits of %d", f.Name, v.Value, got, v.N)
+				}
+			}
+		}
+		q = lookFor("fish")
+		q.Until = time.Now().AddDate(-1, 0, 0)
+		if got := hits(t, s, q); len(got) > 0 {
+			t.Errorf("a year ago there was %v", got)
+		}
+		q.After, q.Until = a.Next, time.Time{}
+		q.Model = "m"
+		if _, err := s.Search(t.Context(), q); !errors.Is(err, tidemark.ErrInvalid) {
+			t.Errorf("a cursor of another question: %v", err)
+		}
 	})
 }
 

@@ -32,7 +32,11 @@ type searchInput struct {
 	Agent      string `query:"agent" maxLength:"256"`
 	Project    string `query:"project" maxLength:"4096"`
 	Tag        string `query:"tag" maxLength:"1024" doc:"in sessions with this tag, or with this label somewhere"`
+	Tool       string `query:"tool" maxLength:"256" doc:"in sessions that came from this tool; tidemark: begun here"`
+	Model      string `query:"model" maxLength:"256" doc:"said by this model, or in a session of it"`
 	Since      string `query:"since" maxLength:"40" doc:"written since this date or RFC 3339 time"`
+	Until      string `query:"until" maxLength:"40" doc:"written before this date or RFC 3339 time"`
+	Failed     bool   `query:"failed" doc:"only what tells of an error"`
 	Trash      bool   `query:"trash" doc:"what is in the trash"`
 }
 
@@ -56,9 +60,12 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	q := store.Question{Role: in.Role, Agent: in.Agent, Project: in.Project, Tag: in.Tag, Trash: in.Trash, Limit: s.limit(in.Limit),
+	q := store.Question{Role: in.Role, Agent: in.Agent, Project: in.Project, Tag: in.Tag, Tool: in.Tool, Model: in.Model, Failed: in.Failed, Trash: in.Trash, Limit: s.limit(in.Limit),
 		PerSession: in.PerSession, After: in.Cursor, Facets: in.Facets, Within: hits.Patience}
 	if q.Since, err = timeOf("since", in.Since); err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	if q.Until, err = timeOf("until", in.Until); err != nil {
 		return nil, request.Fail(ctx, err)
 	}
 	st, err := s.stores.Mine(ctx)

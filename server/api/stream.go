@@ -31,7 +31,7 @@ type Event struct {
 }
 
 // Stream answers with server-sent events until follow returns, the client
-// leaves or the server drains. follow calls send from one goroutine.
+// leaves or the server drains. follow may call send from several goroutines.
 func (s *Server) Stream(w http.ResponseWriter, r *http.Request, follow func(ctx context.Context, send func(Event) error) error) {
 	out := http.NewResponseController(w)
 	h := w.Header()

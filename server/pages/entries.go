@@ -266,6 +266,11 @@ func (s *Site) sessionPart(w http.ResponseWriter, r *http.Request) {
 
 // fragment answers with a part of the page of a session.
 func (s *Site) fragment(w http.ResponseWriter, r *http.Request, gather func() (name string, data any, err error)) {
+	s.fragmentOf(w, r, "session", gather)
+}
+
+// fragmentOf answers with a part of a page.
+func (s *Site) fragmentOf(w http.ResponseWriter, r *http.Request, page string, gather func() (name string, data any, err error)) {
 	if !request.CallerOf(r.Context()).Role.May(request.Reader) {
 		s.Trouble(w, r, tidemark.ErrDenied)
 		return
@@ -273,7 +278,7 @@ func (s *Site) fragment(w http.ResponseWriter, r *http.Request, gather func() (n
 	name, data, err := gather()
 	var body bytes.Buffer
 	if err == nil {
-		err = web.Fragment(&body, s.frame(r, "session"), name, data)
+		err = web.Fragment(&body, s.frame(r, page), name, data)
 	}
 	if err != nil {
 		s.Trouble(w, r, err)

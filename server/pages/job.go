@@ -103,7 +103,7 @@ func (s *Site) jobLive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := s.frame(r, "job")
-	s.api.Stream(w, r, func(ctx context.Context, send func(routes.Event) error) error {
+	s.api.Stream(w, r, s.besides(func(ctx context.Context, send func(routes.Event) error) error {
 		for n, err := range st.FollowOutput(ctx, j.ID, after) {
 			e, err := eventItem(n, err, "/api/v1/jobs/"+j.ID+"/output")
 			if err != nil {
@@ -118,7 +118,7 @@ func (s *Site) jobLive(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 func (s *Site) actCancel(r *http.Request) (string, string, error) {

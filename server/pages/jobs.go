@@ -48,6 +48,18 @@ func (s *Site) jobItem(j tidemark.Job) web.JobItem {
 	return item
 }
 
+// markWaiting tells which of the running jobs wait for somebody.
+func markWaiting(ctx context.Context, st *fleet.Store, items []web.JobItem, running []string) error {
+	if len(running) == 0 {
+		return nil
+	}
+	waiting, err := st.WaitingReviews(ctx, "")
+	for i := range items {
+		items[i].Waits = slices.Contains(running, items[i].ID) && slices.ContainsFunc(waiting, func(w fleet.Review) bool { return w.Job == items[i].ID })
+	}
+	return err
+}
+
 // jobsWanted reads what the address of the page requests.
 func jobsWanted(r *http.Request) (web.JobsView, error) {
 	q := r.URL.Query()
@@ -114,6 +126,9 @@ func (s *Site) jobsPage(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	v.Poll.Live = len(running) > 0
+	if err := markWaiting(ctx, st, v.Items, running); err != nil {
+		return view{}, err
+	}
 	watched(&v.Poll, r, nil)
 	return view{s.frame(r, "jobs"), v}, nil
 }

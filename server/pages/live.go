@@ -47,7 +47,7 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	frame := s.frame(r, "session")
-	s.api.Stream(w, r, func(ctx context.Context, send func(routes.Event) error) error {
+	s.api.Stream(w, r, s.besides(func(ctx context.Context, send func(routes.Event) error) error {
 		a := &arranger{l: l}
 		if after > 0 {
 			// Without it, a turn under way is told from here on.
@@ -60,7 +60,7 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 			}
 			return send(shown)
 		}})
-	})
+	}))
 }
 
 // shown is an event in the form for the page.

@@ -15,7 +15,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +55,8 @@ type Site struct {
 	shutdown *request.Shutdown
 
 	tallies tallies // what sessions used
+	surveys surveys // and all of them together
+	states  states  // what pages were told last
 	tasks   tasks   // background tasks of pages
 }
 
@@ -77,7 +81,7 @@ type view struct {
 // gathers what it shows; package web decides how that looks.
 func (s *Site) pageRoutes() {
 	s.pages.HandleFunc("GET /assets/{name}", serveAsset)
-	s.pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/sessions", http.StatusSeeOther) })
+	s.page("/{$}", request.Reader, s.homePage)
 	s.pages.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.Trouble(w, r, tidemark.NotFoundf("%s: nothing is here", r.URL.Path))
 	})
@@ -90,6 +94,7 @@ func (s *Site) pageRoutes() {
 		}
 		http.Redirect(w, r, "/signin", http.StatusSeeOther)
 	})
+	s.pages.HandleFunc("GET /live", s.stateStream)
 	s.palettePages()
 	s.sessionPages()
 	s.fleetPages()
@@ -104,13 +109,53 @@ func (s *Site) page(pattern string, need request.Role, gather func(*http.Request
 			s.Trouble(w, r, tidemark.ErrDenied)
 			return
 		}
+		if to := goOn(w, r); to != "" && pattern == "/{$}" {
+			http.Redirect(w, r, to, http.StatusSeeOther)
+			return
+		}
 		v, err := gather(r)
+		var to elsewhere
+		if errors.As(err, &to) {
+			http.Redirect(w, r, string(to), http.StatusSeeOther)
+			return
+		}
 		if err != nil {
 			s.Trouble(w, r, err)
 			return
 		}
+		v.Unknown = append(v.Unknown, unknownNames(pattern, r.URL.Query())...)
 		s.show(w, r, http.StatusOK, v)
 	})
+}
+
+// elsewhere is where a page is that was asked for by another address.
+type elsewhere string
+
+func (e elsewhere) Error() string { return "the page is at " + string(e) }
+
+// names are those that may stand in the address of a page, by its pattern.
+var names = map[string][]string{
+	"/{$}":           {"days"},
+	"/sessions":      {"q", "project", "agent", "label", "since", "until", "state", "tool", "model", "gone", "role", "failed", "active", "hour", "sort", "order", "from", "cursor"},
+	"/sessions/{id}": {"worker", "node", "at", "find", "on", "from", "to", "before", "later", "onward"}, "/sessions/{id}/tree": {"worker", "node", "tree", "skip"},
+	"/fleet": {"was"}, "/fleet/agents/{name}": {"was"}, "/fleet/jobs": {"agent", "status", "since", "view", "by", "cursor", "was"}, "/fleet/jobs/{id}": {"before", "was"},
+	"/usage": {"by", "metric", "bucket", "tz", "since", "until"}, "/store/audit": {"cursor", "limit", "tenant"}, "/store/tokens": {"cursor", "limit", "tenant"},
+	"/store/users": {"cursor", "limit", "tenant"}, "/store/tenants": {"cursor", "limit", "tenant"},
+}
+
+// maxUnknown bounds how many names that mean nothing are told.
+const maxUnknown = 5
+
+// unknownNames are the names in an address that a page does not know: whoever
+// mistyped one should not take what is shown for what they asked for.
+func unknownNames(pattern string, q url.Values) []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if !slices.Contains(names[pattern], name) && len(all) < maxUnknown {
+			all = append(all, render.CleanLine(name[:min(len(name), 40)]))
+		}
+	}
+	return all
 }
 
 // act registers the action of a form. It returns where the browser goes next,
@@ -198,6 +243,10 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, status int, v view) 
 		enc.SetIndent("", "  ")
 		err = enc.Encode(v.Data)
 	} else {
+		if v.User != "" && v.Page != "error" && request.CallerOf(r.Context()).Role.May(request.Reader) {
+			state := s.stateOf(r.Context())
+			v.State = &state
+		}
 		err = web.Render(&body, v.Frame, v.Data)
 	}
 	if err != nil {
@@ -275,6 +324,9 @@ func (s *Site) Trouble(w http.ResponseWriter, r *http.Request, err error) {
 		detail = ""
 	}
 	f := s.frame(r, "error")
+	if status == http.StatusUnauthorized && r.Method == http.MethodGet && !wantsJSON(r) && (r.Header.Get("Sec-Fetch-Dest") == "" || r.Header.Get("Sec-Fetch-Dest") == "document") {
+		http.SetCookie(w, next(r, ownPath(f.Path), nextSeconds))
+	}
 	s.show(w, r, status, view{f, trouble{Status: known, Detail: render.CleanLine(detail), Request: request.ID(r.Context())}})
 }
 

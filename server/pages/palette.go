@@ -23,7 +23,7 @@ const (
 
 // places are the pages that the palette leads to, by the name of their text.
 var places = []struct{ path, text string }{
-	{"/sessions", "nav.sessions"}, {"/fleet", "nav.fleet"}, {"/fleet/jobs", "jobs.title"}, {"/usage", "nav.usage"}, {"/store", "nav.store"},
+	{"/", "nav.home"}, {"/sessions", "nav.sessions"}, {"/fleet", "nav.fleet"}, {"/fleet/jobs", "jobs.title"}, {"/usage", "nav.usage"}, {"/store", "nav.store"},
 	{"/sessions?state=trash", "sessions.trash"},
 }
 

@@ -24,6 +24,8 @@ const (
 	// shownForks and findHits bound what is shown beside a session.
 	shownForks = 20
 	findHits   = 100
+	// shortestRef is how much of an id has to be there, as on the command line.
+	shortestRef = 4
 )
 
 // looking is a viewer of a session, and what they look at.
@@ -106,7 +108,7 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	ctx := r.Context()
 	l, err := s.look(r)
 	if err != nil {
-		return view{}, err
+		return view{}, s.meant(r, err)
 	}
 	i := l.v.Info
 	v := web.SessionView{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
@@ -140,6 +142,31 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 		f.Title = v.ID[:8]
 	}
 	return view{f, v}, nil
+}
+
+// meant is where the session is that an address names by the beginning of its id
+// or by its id in another tool, as on the command line; the error itself, if there is no
+// such session, or there are several.
+func (s *Site) meant(r *http.Request, err error) error {
+	name := r.PathValue("id")
+	if _, id := tidemark.CutOwner(name); !errors.Is(err, tidemark.ErrNotFound) || len(id) < shortestRef {
+		return err
+	}
+	if _, _, found := s.api.View(r.Context(), name); found == nil {
+		return err // something else is not there
+	}
+	st, opened := s.stores.Mine(r.Context())
+	if opened != nil {
+		return err
+	}
+	p, refused := st.Resolve(r.Context(), name, "")
+	if errors.Is(refused, tidemark.ErrInvalid) {
+		return refused // it says what it could mean
+	}
+	if refused != nil || p.Seq > 0 {
+		return err
+	}
+	return elsewhere(address("/sessions/"+p.Name(), r.URL.Query(), "", ""))
 }
 
 // gatherEnd adds how the session ended and what it used.

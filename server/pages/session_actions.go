@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -53,13 +54,31 @@ func (s *Site) renameAct(ctx context.Context, f *form) error {
 }
 
 func (s *Site) tagsAct(ctx context.Context, f *form) error {
+	tags := tagsIn(f.value("tags"))
+	if add := tagsIn(f.value("add")); len(add) > 0 { // to those that it has
+		_, i, err := s.api.Owned(ctx, f.id.ID)
+		if err != nil {
+			return err
+		}
+		tags = slices.Clone(i.Tags)
+		for _, tag := range add {
+			if !slices.Contains(tags, tag) {
+				tags = append(tags, tag)
+			}
+		}
+	}
+	return s.change(ctx, f, api.SessionChange{Tags: &tags})
+}
+
+// tagsIn are the tags in a text, with commas between them.
+func tagsIn(text string) []string {
 	tags := []string{}
-	for tag := range strings.SplitSeq(f.value("tags"), ",") {
+	for tag := range strings.SplitSeq(text, ",") {
 		if tag = strings.TrimSpace(tag); tag != "" {
 			tags = append(tags, tag)
 		}
 	}
-	return s.change(ctx, f, api.SessionChange{Tags: &tags})
+	return tags
 }
 
 func (s *Site) pinAct(ctx context.Context, f *form) error {

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -27,20 +28,74 @@ type tally struct {
 	mu   sync.Mutex
 	upTo map[string]int64 // by worker, "" for the session itself
 	used web.Used
+	in   map[slot]*hourly
 }
 
-// maxTallies bounds the cache.
-const maxTallies = 10_000
+// slot is an hour, since 1970, and who answered in it: any time zone's days and
+// hours can be told from them.
+type slot struct {
+	hour  int64
+	model string
+}
+
+// hourly is what was said and used in a slot.
+type hourly struct {
+	prompts, messages, tokens int64
+	cost                      tidemark.Cost
+}
+
+// maxTallies bounds the cache, and maxSlots what is kept of one session: beyond
+// it, the hours of a day are counted as one.
+const (
+	maxTallies = 50_000
+	maxSlots   = 5000
+)
+
+// surveys are the newest ones, by their names.
+type surveys struct {
+	mu sync.Mutex
+	of map[string]*survey
+}
+
+// maxSurveys bounds for how many people they are kept.
+const maxSurveys = 64
+
+func (s *surveys) get(name string) *survey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[name]
+}
+
+func (s *surveys) put(name string, u *survey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = make(map[string]*survey)
+	}
+	for other := range s.of {
+		if len(s.of) < maxSurveys {
+			break
+		}
+		delete(s.of, other)
+	}
+	s.of[name] = u
+}
 
 func (t *tallies) get(caller request.Caller, session string) *tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name := caller.Tenant + "/" + caller.User + "/" + session
-	if t.of == nil || len(t.of) >= maxTallies {
+	if t.of == nil {
 		t.of = make(map[string]*tally)
 	}
 	if t.of[name] == nil {
-		t.of[name] = &tally{upTo: make(map[string]int64)}
+		for other := range t.of {
+			if len(t.of) < maxTallies {
+				break
+			}
+			delete(t.of, other)
+		}
+		t.of[name] = &tally{upTo: make(map[string]int64), in: make(map[slot]*hourly)}
 	}
 	return t.of[name]
 }
@@ -99,6 +154,9 @@ func (t *tally) count(ctx context.Context, st *store.Store, v *store.View, worke
 			}
 			*budget--
 			t.upTo[worker] = max(t.upTo[worker], e.Seq)
+			if err == nil {
+				t.add(st, v.Session, e)
+			}
 			if u := e.Usage; err == nil && u != nil {
 				t.used.InputTokens += u.InputTokens
 				t.used.OutputTokens += u.OutputTokens
@@ -109,4 +167,43 @@ func (t *tally) count(ctx context.Context, st *store.Store, v *store.View, worke
 		t.upTo[worker] = max(t.upTo[worker], to)
 	}
 	return true, nil
+}
+
+// add counts an entry in its hour.
+func (t *tally) add(st *store.Store, of tidemark.Session, e tidemark.Entry) {
+	if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.At.IsZero() {
+		return
+	}
+	at := slot{e.At.Unix() / 3600, cmp.Or(e.Model, of.Model)}
+	h := t.in[at]
+	if h == nil && len(t.in) >= maxSlots {
+		at.hour -= at.hour % 24
+		h = t.in[at]
+	}
+	if h == nil {
+		h = &hourly{}
+		t.in[at] = h
+	}
+	if e.Kind == tidemark.KindMessage {
+		h.messages++
+	}
+	if isPrompt(e) {
+		h.prompts++
+	}
+	if u := e.Usage; u != nil {
+		h.tokens = sum(h.tokens, sum(sum(u.InputTokens, u.OutputTokens), sum(u.CacheReadTokens, u.CacheWriteTokens)))
+		st.AddCost(&h.cost, of, e)
+	}
+}
+
+// each calls do with every hour that something was said in; nil has none.
+func (t *tally) each(do func(slot, hourly)) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at, of := range t.in {
+		do(at, *of)
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
-	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -31,6 +30,7 @@ func (s *Site) sessionPages() {
 	s.page("/sessions", request.Reader, s.sessionsPage)
 	s.page("/sessions/{id}", request.Reader, s.sessionPageOf)
 	s.page("/sessions/{id}/tree", request.Reader, s.treePage)
+	s.pages.HandleFunc("GET /sessions/totals", s.sessionTotals)
 	s.pages.HandleFunc("GET /sessions/{id}/part", s.sessionPart)
 	s.pages.HandleFunc("GET /sessions/{id}/live", s.sessionLive)
 	s.pages.HandleFunc("GET /sessions/{id}/raw/{seq}", s.rawEntry)
@@ -39,77 +39,30 @@ func (s *Site) sessionPages() {
 
 // sessionsPage lists sessions, or what was found in them.
 func (s *Site) sessionsPage(r *http.Request) (view, error) {
-	q := r.URL.Query()
-	v := web.SessionsView{Query: strings.TrimSpace(q.Get("q")), Project: q.Get("project"), Agent: q.Get("agent"), Label: strings.TrimSpace(q.Get("label")),
-		Since: q.Get("since"), State: q.Get("state"), Sessions: []web.SessionRow{}}
-	if v.State != store.Trash {
-		v.State = ""
-	}
-	st, err := s.stores.Mine(r.Context())
+	l, err := s.listed(r)
 	if err != nil {
 		return view{}, err
 	}
-	in := &routes.ListSessionsInput{Project: v.Project, Agent: v.Agent, Label: v.Label, Since: v.Since, Trash: v.State == store.Trash}
-	f, err := in.Filter()
-	if err != nil {
-		return view{}, err
+	v := &l.view
+	switch {
+	case v.Query != "":
+		err = s.searchSessions(r, l)
+	case v.Sort != "" && v.Sort != "age" || v.Up:
+		err = s.sorted(r.Context(), l)
+	default:
+		err = s.newest(r.Context(), l)
 	}
-	if v.Query != "" {
-		err = s.searchSessions(r, st, f, &v)
-	} else {
-		err = s.listPage(r, st, in, f, &v)
-	}
-	cleanScopes(&v)
-	return view{s.frame(r, "sessions"), v}, err
+	cleanScopes(v)
+	f := s.frame(r, "sessions")
+	f.Unknown = l.unknown()
+	return view{f, *v}, err
 }
 
 // cleanScopes makes values from the address harmless.
 func cleanScopes(v *web.SessionsView) {
-	for _, text := range []*string{&v.Query, &v.Project, &v.Agent, &v.Label, &v.Since} {
+	for _, text := range []*string{&v.Query, &v.Project, &v.Agent, &v.Label, &v.Since, &v.Tool, &v.Model, &v.Until, &v.Role} {
 		*text = render.CleanLine(*text)
 	}
-}
-
-func (s *Site) listPage(r *http.Request, st *store.Store, in *routes.ListSessionsInput, f store.Filter, v *web.SessionsView) error {
-	ctx, q := r.Context(), r.URL.Query()
-	if text := q.Get("cursor"); text != "" {
-		var c routes.SessionsCursor
-		if err := s.api.ParseCursor(request.CallerOf(ctx), text, &c); err != nil {
-			return err
-		}
-		if c.Of != in.Asked() {
-			return tidemark.Invalidf("cursor: of another list; begin again without it")
-		}
-		f.After = c.After()
-		v.Newest = address("/sessions", q, "cursor", "")
-	}
-	leases, err := leasesOf(ctx, st)
-	if err != nil {
-		return err
-	}
-	f.Limit = listRows + 1
-	budget := countBudget
-	var last store.Info
-	for i, err := range st.Sessions(ctx, f) {
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-			return err
-		}
-		if len(v.Sessions) == listRows {
-			v.Older = address("/sessions", q, "cursor", s.api.Cursor(request.CallerOf(ctx), routes.SessionsCursor{Of: in.Asked(), ID: last.ID, At: last.UpdatedAt, Owner: last.Owner}))
-			break
-		}
-		last = i
-		var lease store.Lease
-		if i.Owner == "" { // those of others are private
-			lease = leases[i.ID]
-		}
-		row, rowErr := s.sessionRow(ctx, st, i, lease, &budget, err)
-		if rowErr != nil {
-			return rowErr
-		}
-		v.Sessions = append(v.Sessions, row)
-	}
-	return nil
 }
 
 // address is a path with one more value in its query, or one fewer.
@@ -144,11 +97,12 @@ func leasesOf(ctx context.Context, st *store.Store) (map[tidemark.SessionID]stor
 	return all, nil
 }
 
-// sessionRow is one session of the list. Damage is shown in its place.
-func (s *Site) sessionRow(ctx context.Context, st *store.Store, i store.Info, l store.Lease, budget *int, damage error) (web.SessionRow, error) {
+// sessionRow is one session of the list, without what it used. Damage is shown in
+// its place.
+func (s *Site) sessionRow(ctx context.Context, st *store.Store, i store.Info, l store.Lease, damage error) (web.SessionRow, error) {
 	row := web.SessionRow{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Tags: cleanAll(i.Tags), Turns: i.Nodes, Messages: i.Messages, UpdatedAt: i.UpdatedAt, State: i.State,
-		Pinned: i.Pinned, OnHold: i.OnHold, Gone: !i.Gone.IsZero()}
+		Pinned: i.Pinned, OnHold: i.OnHold, Gone: !i.Gone.IsZero(), Shared: i.Owner != ""}
 	if i.Base != nil {
 		row.Base = sessionRef(i.Owner, i.Base.Session)
 		row.Base.Seq = i.Base.Seq
@@ -161,10 +115,7 @@ func (s *Site) sessionRow(ctx context.Context, st *store.Store, i store.Info, l 
 	if err != nil {
 		return row, goneOrDamaged(err, &row)
 	}
-	if row.End, err = sessionEnd(ctx, v.Store(), v, l); err != nil {
-		return row, goneOrDamaged(err, &row)
-	}
-	row.Usage, err = s.used(ctx, v, budget)
+	row.End, err = sessionEnd(ctx, v.Store(), v, l)
 	return row, goneOrDamaged(err, &row)
 }
 
@@ -244,12 +195,13 @@ func endOf(e tidemark.Entry, damage error) web.SessionEnd {
 }
 
 // searchSessions searches titles and content.
-func (s *Site) searchSessions(r *http.Request, st *store.Store, f store.Filter, v *web.SessionsView) error {
+func (s *Site) searchSessions(r *http.Request, l *listed) error {
+	v, f := &l.view, l.f
 	v.Searched = true
-	address := func(cursor string) string { return address("/sessions", r.URL.Query(), "cursor", cursor) }
+	address := func(cursor string) string { return address("/sessions", l.q, "cursor", cursor) }
 	q := store.Question{Agent: f.Agent, Project: f.Project, Tag: f.Tag, Since: f.Since, Trash: f.State == store.Trash, Limit: listHits, PerSession: shownHits,
-		After: r.URL.Query().Get("cursor")}
-	answer, err := ask(r.Context(), st, v.Query, q)
+		Tool: v.Tool, Model: v.Model, Role: v.Role, Until: l.until, Failed: v.Failed != "", Facets: true, After: l.q.Get("cursor")}
+	answer, err := ask(r.Context(), l.st, v.Query, q)
 	if errors.Is(err, tidemark.ErrInvalid) {
 		v.Problem = render.CleanLine(err.Error())
 		return nil
@@ -258,6 +210,7 @@ func (s *Site) searchSessions(r *http.Request, st *store.Store, f store.Filter, 
 		return err
 	}
 	v.Behind, v.LeftOut, v.Stopped = answer.Behind, answer.LeftOut, answer.Stopped
+	v.Facets = facets(l.q, answer.Facets)
 	if answer.Next != "" {
 		v.Older = address(answer.Next)
 	}

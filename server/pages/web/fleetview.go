@@ -1,7 +1,9 @@
 package web
 
 import (
+	"cmp"
 	"html/template"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -84,7 +86,28 @@ type Line struct {
 // JobItem is a job in a list.
 type JobItem struct {
 	tidemark.Job
-	Took time.Duration `json:"-"` // until now while it runs
+	Took  time.Duration `json:"-"`               // until now while it runs
+	Waits bool          `json:"waits,omitempty"` // a call of it waits for an answer
+}
+
+// lineLetters is how much of a text stands in a list.
+const lineLetters = 140
+
+// Asked is the beginning of what the job was asked.
+func (j JobItem) Asked() string { return firstLine(j.Prompt) }
+
+// Ended is the beginning of how it ended, in its own words.
+func (j JobItem) Ended() string { return firstLine(cmp.Or(j.ErrorMessage, j.Summary)) }
+
+func firstLine(text string) string {
+	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if r := []rune(line); len(r) > lineLetters {
+		return string(r[:lineLetters-1]) + "…"
+	}
+	if rest != "" {
+		line += " …"
+	}
+	return line
 }
 
 // JobsView is the page of jobs: a list, or a picture with the same jobs in a

@@ -26,7 +26,7 @@ var functions = template.FuncMap{
 	"took":    took,
 	"icon":    icon,
 	"client":  client,
-	"base":    base,
+	"base":    Base,
 	"with":    withQuery,
 	"address": withQuery, // with begins a block where an action begins
 	"join":    strings.Join,
@@ -34,6 +34,10 @@ var functions = template.FuncMap{
 	"list":    func(all ...string) []string { return all },
 	"section": section,
 	"plus":    func(a, b int) int { return a + b },
+	"part":    part,
+	"minus":   func(a, b int) int { return a - b },
+	"heatx":   func(week int) int { return week*14 + 10 },
+	"heaty":   func(day int) int { return day*14 + 18 },
 }
 
 // assetPath is the address of a file; it changes with the content, so that
@@ -49,8 +53,8 @@ func short(id any) string {
 	return s[:min(len(s), 8)]
 }
 
-// base is the last part of a path, of whatever system it is.
-func base(path string) string {
+// Base is the last part of a path, of whatever system it is.
+func Base(path string) string {
 	trimmed := strings.TrimRight(path, `/\`)
 	if i := strings.LastIndexAny(trimmed, `/\`); i >= 0 && trimmed[i+1:] != "" {
 		return trimmed[i+1:]
@@ -201,4 +205,12 @@ func section(page string) string {
 		return "fleet"
 	}
 	return page
+}
+
+// part is how many of 100 one number is of another.
+func part(of, all float64) int {
+	if !(all > 0) || !(of > 0) {
+		return 0
+	}
+	return int(min(math.Ceil(of/all*100), 100))
 }

@@ -21,7 +21,19 @@ type SessionsView struct {
 	Label   string `json:"label,omitempty"`
 	Since   string `json:"since,omitempty"`
 	State   string `json:"state,omitempty"`
+	Tool    string `json:"tool,omitempty"`
+	Model   string `json:"model,omitempty"`
+	Active  string `json:"active,omitempty"` // days in which something was said
+	Until   string `json:"until,omitempty"`  // a day that is included
+	Gone    string `json:"gone,omitempty"`   // yes: only what its tool does not have any more
+	Role    string `json:"role,omitempty"`   // of a search
+	Failed  string `json:"failed,omitempty"`
 
+	Sort     string         `json:"sort,omitempty"` // a column; "": the time of the last change
+	Up       bool           `json:"up,omitempty"`   // the least first
+	Totals   *Totals        `json:"totals,omitempty"`
+	Task     *Task          `json:"task,omitempty"` // the count that the sorting waits for
+	Facets   []FacetView    `json:"facets,omitempty"`
 	Sessions []SessionRow   `json:"sessions"`
 	Found    []FoundSession `json:"found,omitempty"`
 	Searched bool           `json:"searched,omitempty"`
@@ -35,9 +47,93 @@ type SessionsView struct {
 	Newest string `json:"newest,omitempty"` // the address of the first page, when this is not it
 }
 
+// Totals are sums over the sessions of a list.
+type Totals struct {
+	Sessions int64 `json:"sessions"`
+	Turns    int64 `json:"turns"`
+	Used
+}
+
+// FacetView is how many hits have each value of something, with an address that
+// leaves only those.
+type FacetView struct {
+	Name    string       `json:"name"`
+	Values  []FacetValue `json:"values"`
+	More    int          `json:"more,omitempty"` // values that are not listed
+	AtLeast bool         `json:"at_least,omitempty"`
+}
+
+// FacetValue is one value of a facet.
+type FacetValue struct {
+	Value string `json:"value"`
+	N     int64  `json:"n"`
+	Path  string `json:"path"`
+	On    bool   `json:"on,omitempty"` // the search is narrowed to it; Path widens it again
+}
+
+// shownFacets is how many values of a facet stand there before they are unfolded.
+const shownFacets = 6
+
+// First are the values that stand there at once, Rest those to unfold.
+func (f FacetView) First() []FacetValue { return f.Values[:min(shownFacets, len(f.Values))] }
+
+// Rest are the values behind First.
+func (f FacetView) Rest() []FacetValue { return f.Values[min(shownFacets, len(f.Values)):] }
+
 // Scoped reports whether the list is narrowed.
-func (v SessionsView) Scoped() bool {
-	return v.Query != "" || v.Project != "" || v.Agent != "" || v.Label != "" || v.Since != ""
+func (v SessionsView) Scoped() bool { return v.Query != "" || len(v.Scopes()) > 0 }
+
+// columns are those of the list that it can be sorted by, and whether the largest
+// comes first.
+var columns = []struct {
+	name    string
+	largest bool
+}{{"title", false}, {"project", false}, {"model", false}, {"turns", true}, {"tokens", true}, {"cost", true}, {"age", true}}
+
+// Columns are the names of the columns that a list can be sorted by.
+func Columns() []string {
+	var all []string
+	for _, c := range columns {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// Column is a column of the list, and the order that a click on it leads to.
+type Column struct {
+	Name   string
+	Number bool
+	Sorted string // ascending, descending, or ""
+	Order  string // up, down
+}
+
+// Columns are those of the list.
+func (v SessionsView) Columns() []Column {
+	var all []Column
+	for _, c := range columns {
+		col := Column{Name: c.name, Number: c.largest, Order: "up"}
+		if c.largest {
+			col.Order = "down"
+		}
+		if v.Sort == c.name || v.Sort == "" && c.name == "age" {
+			col.Sorted, col.Order = "descending", "up"
+			if v.Up {
+				col.Sorted, col.Order = "ascending", "down"
+			}
+		}
+		all = append(all, col)
+	}
+	return all
+}
+
+// Dearest is the highest cost in the list, which the bars of the others are
+// measured by.
+func (v SessionsView) Dearest() float64 {
+	most := 0.0
+	for _, r := range v.Sessions {
+		most = max(most, r.Usage.USD())
+	}
+	return most
 }
 
 // Scope is one condition that narrows a list, and the address without it.
@@ -46,7 +142,7 @@ type Scope struct{ Name, Value string }
 // Scopes are those of the list, except for the words and the state.
 func (v SessionsView) Scopes() []Scope {
 	var all []Scope
-	for _, s := range []Scope{{"project", v.Project}, {"agent", v.Agent}, {"label", v.Label}, {"since", v.Since}} {
+	for _, s := range []Scope{{"project", v.Project}, {"agent", v.Agent}, {"tool", v.Tool}, {"model", v.Model}, {"role", v.Role}, {"label", v.Label}, {"since", v.Since}, {"until", v.Until}, {"failed", v.Failed}, {"gone", v.Gone}, {"active", v.Active}} {
 		if s.Value != "" {
 			all = append(all, s)
 		}
@@ -59,10 +155,7 @@ func (v SessionsView) Choices(column string) []string {
 	seen := make(map[string]bool)
 	var all []string
 	for _, r := range v.Sessions {
-		value := r.Agent
-		if column == "project" {
-			value = r.Project
-		}
+		value := map[string]string{"agent": r.Agent, "project": r.Project, "model": r.Model}[column]
 		if value != "" && !seen[value] {
 			seen[value] = true
 			all = append(all, value)
@@ -89,7 +182,8 @@ type SessionRow struct {
 	Base      *SessionRef `json:"base,omitempty"`
 	Pinned    bool        `json:"pinned,omitempty"`
 	OnHold    bool        `json:"on_hold,omitempty"`
-	Gone      bool        `json:"gone,omitempty"` // its tool does not have it any more
+	Gone      bool        `json:"gone,omitempty"`   // its tool does not have it any more
+	Shared    bool        `json:"shared,omitempty"` // it is another's
 	Damage    string      `json:"damage,omitempty"`
 }
 

@@ -36,9 +36,25 @@ type Frame struct {
 	Path    string // of the page itself, with its query
 	Lang    string // "": English
 	Now     time.Time
-	Notice  string // what the last action did
-	Theme   string // light, dark, contrast; "": as the system has it
+	Notice  string   // what the last action did
+	State   *State   // what waits, and what the page is up to; nil: nobody is signed in
+	Unknown []string // names in the address that mean nothing here
+	Theme   string   // light, dark, contrast; "": as the system has it
 	Version string
+}
+
+// State is what pages are told about while they are open: how many calls wait for
+// an answer, and versions of what lists show.
+type State struct {
+	Waiting  int    `json:"waiting"`
+	Sessions string `json:"sessions"`
+	Fleet    string `json:"fleet"`
+}
+
+// QueryOf is the query of the page itself.
+func (f Frame) QueryOf() string {
+	_, q, _ := strings.Cut(f.Path, "?")
+	return q
 }
 
 // May reports whether the viewer may do what needs a role.

@@ -20,7 +20,7 @@
   };
   const show = (id) => { const d = document.getElementById(id); if (d && !d.open) d.showModal(); };
   const go = (path) => { window.location.assign(path); };
-  const places = { s: "/sessions", f: "/fleet", u: "/usage", t: "/store" };
+  const places = { h: "/", s: "/sessions", f: "/fleet", u: "/usage", t: "/store" };
 
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
@@ -46,7 +46,7 @@
       case "g": pending = "g"; setTimeout(() => { pending = ""; }, 1500); break;
       case "b": { const b = document.querySelector("[data-back]"); if (b) { e.preventDefault(); b.click(); } break; }
       case "?": e.preventDefault(); show("keys"); break;
-      default: if (own) { e.preventDefault(); own.click(); if (own.tagName === "INPUT") own.focus(); }
+      default: if (own) { e.preventDefault(); if ("focus" in own.dataset) { own.focus(); break; } own.click(); if (own.tagName === "INPUT") own.focus(); }
     }
   });
 
@@ -435,10 +435,106 @@
     });
   }
 
+  // On a phone, what narrows a search down would be in the way.
+  const facets = () => { if (!matchMedia("(min-width: 64rem)").matches) for (const d of document.querySelectorAll(".facets")) d.open = false; };
+  facets();
+  settled((e) => e.target.id === "list", facets);
+
+  // Several sessions of a list at once: each is done as if it were alone.
+  const picked = () => [...document.querySelectorAll("input[name=id]:checked")];
+  const count = () => {
+    const bar = document.getElementById("bulk");
+    if (!bar) return;
+    const n = picked().length, told = bar.querySelector("[data-picked]");
+    bar.hidden = !n;
+    told.textContent = told.dataset.picked.replace("%d", n);
+  };
+  let last = null;
+  document.addEventListener("click", (e) => {
+    if (!e.target.matches("input[name=id]")) return;
+    const all = [...document.querySelectorAll("input[name=id]")], a = all.indexOf(last), b = all.indexOf(e.target);
+    if (e.shiftKey && a >= 0) for (const box of all.slice(Math.min(a, b), Math.max(a, b) + 1)) box.checked = e.target.checked;
+    last = e.target;
+    count();
+  });
+  document.addEventListener("change", (e) => {
+    if (e.target.dataset.all) for (const box of document.querySelectorAll("input[name=id]")) box.checked = e.target.checked;
+    if (e.target.dataset.all || e.target.name === "id") count();
+  });
+  const post = (path, body) => fetch(path, { method: "POST", body: new URLSearchParams(body), redirect: "manual" }).then((r) => r.ok || r.type === "opaqueredirect");
+  const save = (id) => fetch("/api/v1/sessions/" + id + "/export?format=md").then(async (r) => {
+    if (!r.ok) return false;
+    const a = document.createElement("a"), url = URL.createObjectURL(await r.blob());
+    a.href = url;
+    a.download = id.replace(":", "-") + ".md";
+    a.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    return true;
+  });
+  document.addEventListener("submit", async (e) => {
+    if (e.target.id !== "bulk") return;
+    e.preventDefault();
+    const bar = e.target, what = e.submitter.value, tags = bar.querySelector("[name=tags]"), boxes = picked();
+    if (what === "none") { for (const box of boxes) box.checked = false; count(); return; }
+    if (what === "tags" && !tags.value.trim()) { tags.focus(); return; }
+    let done = 0;
+    for (const box of boxes) {
+      const ok = await (what === "export" ? save(box.value) : post("/sessions/" + box.value + "/" + what, what === "tags" ? { add: tags.value } : {})).catch(() => false);
+      if (ok) { done++; box.checked = false; }
+    }
+    const told = bar.dataset.did.replace("%d", done).replace("%d", boxes.length - done);
+    if (done === boxes.length && what !== "export") { location.reload(); return; }
+    count();
+    bar.hidden = false;
+    bar.querySelector("[data-picked]").textContent = told;
+  });
+
+  // The newest weeks are seen first.
+  const newest = () => { for (const h of document.querySelectorAll(".heat")) h.parentElement.scrollLeft = 1e4; };
+  newest();
+  settled((e) => e.target.id === "home", newest);
+
+  // The first page tells days and hours of the reader's time zone.
+  const home = document.getElementById("home"), zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (home && zone && home.dataset.zone !== zone && !document.cookie.includes("tidemark-zone=" + zone + ";") && !document.cookie.endsWith("tidemark-zone=" + zone)) {
+    document.cookie = "tidemark-zone=" + zone + "; path=/; max-age=31536000; samesite=lax";
+    htmx.ajax("GET", location.pathname + location.search, { target: "#home", select: "#home", swap: "outerHTML" });
+  }
+
   // Times are told in the place of the reader.
   const local = (root) => { for (const t of root.querySelectorAll("time[datetime]:not([data-local])")) { const d = new Date(t.dateTime); if (!isNaN(d)) { t.dataset.local = "1"; t.title = d.toLocaleString(); } } };
   local(document);
   settled(() => true, () => local(document));
+
+  // One stream tells what waits, and which lists are outdated. What somebody is
+  // using is left alone until they are done.
+  const seen = { ...document.body.dataset }, outdated = new Set();
+  const waits = () => {
+    const n = +document.body.dataset.waiting || 0, bare = document.title.replace(/^\(\d+\) /, "");
+    const title = n ? "(" + n + ") " + bare : bare;
+    if (document.title !== title) document.title = title;
+    for (const el of document.querySelectorAll(".waits")) { el.hidden = !n; el.textContent = n; }
+  };
+  const refresh = () => {
+    for (const el of document.querySelectorAll("[data-live]")) {
+      if (!el.dataset.live.split(" ").some((name) => outdated.has(name)) || el.querySelector("input:checked") || el.contains(document.activeElement) || el.id === "pane" && (!el.childElementCount || el.querySelector("input").value)) continue;
+      htmx.trigger(el, "changed");
+    }
+    outdated.clear();
+  };
+  document.addEventListener("htmx:sseOpen", (e) => {
+    const source = e.detail.source;
+    if (source.told) return;
+    source.told = true;
+    source.addEventListener("state", (m) => {
+      const now = JSON.parse(m.data);
+      for (const name of ["sessions", "fleet"]) if (now[name] !== seen[name]) { seen[name] = now[name]; outdated.add(name); }
+      document.body.dataset.waiting = now.waiting;
+      waits();
+      if (outdated.size) refresh();
+    });
+  });
+  settled((e) => e.target.id === "session", waits);
 
   // A page that no longer hears of what is new says so.
   const banner = document.getElementById("banner");
@@ -449,6 +545,7 @@
       if (!what) return;
       banner.querySelector("span").textContent = banner.dataset[what];
       banner.querySelector("a").hidden = what !== "out";
+      banner.querySelector("a").href = location.href; // it leads back here after the sign-in
     };
     document.addEventListener("htmx:sseError", () => {
       const gone = ++tries > 3;

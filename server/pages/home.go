@@ -1,0 +1,385 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+const (
+	// homeDays is the time that the first page tells about unless another one is
+	// chosen, and homeRows how many values of a part it lists.
+	homeDays = 30
+	homeRows = 6
+	// heatWeeks is how far back the heat map goes: a year.
+	heatWeeks = 53
+	// failedSpan is how far back failed jobs count as news.
+	failedSpan = "24h"
+)
+
+// zoneCookie is where the browser says in which time zone its user is.
+const zoneCookie = "tidemark-zone"
+
+// zoneOf is the time zone of the reader, UTC where it is not known. Local would
+// be the server's own, which is private.
+func zoneOf(r *http.Request) *time.Location {
+	c, err := r.Cookie(zoneCookie)
+	if err != nil || c.Value == "" || c.Value == "Local" || len(c.Value) > 64 {
+		return time.UTC
+	}
+	zone, err := time.LoadLocation(c.Value)
+	if err != nil {
+		return time.UTC
+	}
+	return zone
+}
+
+// homePage is the first page: a year at a glance, and what wants attention.
+func (s *Site) homePage(r *http.Request) (view, error) {
+	ctx := r.Context()
+	days, err := choose("days", r.URL.Query().Get("days"), strconv.Itoa(homeDays), "7", "90", "365")
+	if err != nil {
+		return view{}, err
+	}
+	span, _ := strconv.Atoi(days) // one of those above
+	zone := zoneOf(r)
+	today := dayOf(s.o.Now(), zone)
+	v := web.HomeView{Days: span, Zone: zone.String(), Parts: []web.HomePart{}, Top: []web.HomeSession{}, Running: []web.HomeSession{}}
+	for _, n := range []int{7, 30, 90, 365} {
+		v.Spans = append(v.Spans, web.Choice{Name: "usage.range." + strconv.Itoa(n), Value: strconv.Itoa(n), Current: n == span})
+	}
+	if err := s.homeNow(ctx, &v); err != nil {
+		return view{}, err
+	}
+	u, t := s.surveyOf(ctx, surveyWait)
+	v.Task = taskView(t)
+	if u != nil {
+		v.Ready = true
+		u.tell(&v, today-span+1, today, zone)
+	}
+	return view{s.frame(r, "home"), v}, nil
+}
+
+// homeNow adds what runs, what waits and what failed.
+func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
+	st, err := s.stores.Mine(ctx)
+	if err != nil {
+		return err
+	}
+	leases, err := leasesOf(ctx, st)
+	if err != nil {
+		return err
+	}
+	for id, l := range leases {
+		if !l.Held || l.Dead || l.Expired {
+			continue
+		}
+		i, err := st.Session(ctx, id)
+		if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		v.Running = append(v.Running, homeSession(i, web.Used{}))
+	}
+	slices.SortFunc(v.Running, func(a, b web.HomeSession) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	v.Running = v.Running[:min(len(v.Running), homeRows)]
+	of, err := s.stores.Fleet(ctx)
+	if err != nil {
+		return err
+	}
+	running, err := of.Running(ctx, "")
+	if err != nil {
+		return err
+	}
+	v.Jobs = len(running)
+	waiting, err := of.WaitingReviews(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, w := range waiting {
+		if slices.Contains(running, w.Job) {
+			v.Waiting++
+		}
+	}
+	since := s.o.Now().Add(-spans[failedSpan])
+	for j, err := range of.JobsAfter(ctx, fleet.JobFilter{Status: tidemark.JobFailed, Limit: listedJobs + 1}, fleet.Mark{}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if j.Mark.At.Before(since) {
+			break
+		}
+		v.Failed++
+	}
+	return nil
+}
+
+func homeSession(i store.Info, used web.Used) web.HomeSession {
+	return web.HomeSession{Name: i.Name(), ID: string(i.ID), Title: render.CleanLine(i.Title), Agent: render.CleanLine(i.Agent), Project: render.CleanLine(i.Project), UpdatedAt: i.UpdatedAt, Used: used}
+}
+
+// homeSum is a row of the first page while it is added up.
+type homeSum struct {
+	web.HomeRow
+	last string // the session that was counted last
+}
+
+func (h *homeSum) add(session string, of hourly) {
+	if h.last != session {
+		h.last = session
+		h.Sessions++
+	}
+	h.Prompts += of.prompts
+	h.Tokens = sum(h.Tokens, of.tokens)
+	h.Cost.Add(of.cost)
+}
+
+// tell fills in what the days from one to another had, and the year.
+func (u *survey) tell(v *web.HomeView, from, to int, zone *time.Location) {
+	parts := map[string]map[string]*homeSum{"tool": {}, "project": {}, "model": {}}
+	var total homeSum
+	year := make(map[int]*homeSum)
+	heatFrom := to - 7*(heatWeeks-1) - weekday(to)
+	v.Hours, v.Any = make([]web.HomeHour, 24), len(u.sessions) > 0
+	for _, s := range u.sessions {
+		if !s.Gone.IsZero() {
+			v.Gone++
+		}
+		name := s.Name()
+		var own homeSum
+		s.tally.each(func(at slot, of hourly) {
+			t := time.Unix(at.hour*3600, 0).In(zone)
+			day := dayOf(t, zone)
+			if day >= heatFrom && day <= to {
+				if year[day] == nil {
+					year[day] = &homeSum{}
+				}
+				year[day].add(name, of)
+			}
+			if day < from || day > to {
+				return
+			}
+			total.add(name, of)
+			own.add(name, of)
+			v.Hours[t.Hour()].N += of.prompts
+			for part, value := range map[string]string{"tool": cmp.Or(s.Tool, store.Native), "project": s.Project, "model": at.model} {
+				if value == "" {
+					continue
+				}
+				if parts[part][value] == nil {
+					parts[part][value] = &homeSum{}
+				}
+				parts[part][value].add(name, of)
+			}
+		})
+		if own.Sessions > 0 {
+			used := web.Used{Cost: own.Cost, InputTokens: own.Tokens}
+			v.Top = append(v.Top, homeSession(s.Info, used))
+		}
+	}
+	active := activeSpan(from, to)
+	v.Total = total.HomeRow
+	v.Total.Path = address("/sessions", nil, "active", active)
+	slices.SortStableFunc(v.Top, func(a, b web.HomeSession) int {
+		return cmp.Or(cmp.Compare(b.Used.USD(), a.Used.USD()), cmp.Compare(b.Used.Tokens(), a.Used.Tokens()), b.UpdatedAt.Compare(a.UpdatedAt))
+	})
+	v.Top = v.Top[:min(len(v.Top), homeRows)]
+	for _, part := range []string{"tool", "project", "model"} {
+		v.Parts = append(v.Parts, homePart(part, active, parts[part]))
+	}
+	most := int64(0)
+	for _, h := range v.Hours {
+		most = max(most, h.N)
+	}
+	for i := range v.Hours {
+		h := &v.Hours[i]
+		h.Hour, h.Part = i, part100(h.N, most)
+		h.Path = v.Total.Path + "&hour=" + strconv.Itoa(i)
+	}
+	v.Heat = heat(year, heatFrom, to)
+	for day := to; day >= heatFrom; day-- {
+		v.Months = addMonth(v.Months, day, year[day])
+	}
+}
+
+// homePart is a table of the first page: the values with the highest cost first.
+func homePart(name, active string, sums map[string]*homeSum) web.HomePart {
+	p := web.HomePart{Name: name, Rows: []web.HomeRow{}}
+	for _, value := range slices.Sorted(maps.Keys(sums)) {
+		row := sums[value].HomeRow
+		row.Name = render.CleanLine(value)
+		row.Path = address("/sessions", nil, name, value) + "&active=" + active
+		p.Rows = append(p.Rows, row)
+	}
+	slices.SortStableFunc(p.Rows, func(a, b web.HomeRow) int {
+		return cmp.Or(cmp.Compare(b.USD(), a.USD()), cmp.Compare(b.Tokens, a.Tokens), cmp.Compare(b.Prompts, a.Prompts))
+	})
+	p.More = max(len(p.Rows)-homeRows, 0)
+	p.Rows = p.Rows[:len(p.Rows)-p.More]
+	return p
+}
+
+// weekday is how many days a day is after Monday.
+func weekday(day int) int { return (int(startOf(day).Weekday()) + 6) % 7 }
+
+// heatSteps is how many shades the heat map has beside none.
+const heatSteps = 4
+
+// heat are the days of the heat map, week by week.
+func heat(year map[int]*homeSum, from, to int) []web.HeatDay {
+	most := int64(0)
+	for _, d := range year {
+		most = max(most, d.Prompts)
+	}
+	var all []web.HeatDay
+	for day := from; day <= to; day++ {
+		d := web.HeatDay{Day: startOf(day).Format(time.DateOnly), X: (day - from) / 7, Y: (day - from) % 7}
+		if startOf(day).Day() == 1 {
+			d.Month = startOf(day).Format("Jan")
+		}
+		if of := year[day]; of != nil {
+			d.Sessions, d.Prompts = of.Sessions, of.Prompts
+			d.Path = address("/sessions", nil, "active", activeSpan(day, day))
+			d.Shade = 1
+			if most > 0 {
+				d.Shade = int(min(max((of.Prompts*heatSteps+most-1)/most, 1), heatSteps))
+			}
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// addMonth adds a day to its month; days come newest first.
+func addMonth(all []web.HomeMonth, day int, of *homeSum) []web.HomeMonth {
+	name := startOf(day).Format("2006-01")
+	if n := len(all); n == 0 || all[n-1].Name != name {
+		all = append(all, web.HomeMonth{Name: name, Path: address("/sessions", nil, "active", activeSpan(bucketOf(day, "month"), day))})
+	}
+	if of != nil {
+		all[len(all)-1].Prompts += of.Prompts
+		all[len(all)-1].Cost.Add(of.Cost)
+	}
+	return all
+}
+
+// part100 is how many of 100 one number is of another.
+func part100(of, all int64) int {
+	if all <= 0 {
+		return 0
+	}
+	return int((of*100 + all - 1) / all)
+}
+
+// activeSpan is a time in which something was said, in an address.
+func activeSpan(from, to int) string {
+	return startOf(from).Format(time.DateOnly) + ".." + startOf(to).Format(time.DateOnly)
+}
+
+// wasActive is which sessions had something said in them in some time.
+type wasActive struct {
+	from, to int // days
+	hour     int // of the day; -1: any
+	zone     *time.Location
+	survey   *survey
+}
+
+// activeIn reads such a time from an address. The sessions have to be counted for it.
+func (s *Site) activeIn(r *http.Request) (*wasActive, *task, error) {
+	text := r.URL.Query().Get("active")
+	if text == "" {
+		return nil, nil, nil
+	}
+	a := &wasActive{hour: -1, zone: zoneOf(r)}
+	from, to, ok := strings.Cut(text, "..")
+	var err error
+	if a.from, err = dateOf("active", from); err == nil && ok {
+		a.to, err = dateOf("active", to)
+	}
+	if err != nil || !ok || a.from > a.to {
+		return nil, nil, tidemark.Invalidf("active %.40q: want two days like 2026-11-01..2026-11-15", text)
+	}
+	if hour := r.URL.Query().Get("hour"); hour != "" {
+		if a.hour, err = strconv.Atoi(hour); err != nil || a.hour < 0 || a.hour > 23 {
+			return nil, nil, tidemark.Invalidf("hour %.20q: want an hour of the day, 0 to 23", hour)
+		}
+	}
+	var t *task
+	a.survey, t = s.surveyOf(r.Context(), glance)
+	return a, t, nil
+}
+
+// has reports whether something was said in a session then, by a model if one is
+// asked for.
+func (a *wasActive) has(i store.Info, model string) bool {
+	if a.survey == nil {
+		return false
+	}
+	at, known := a.survey.byName[i.Name()]
+	found := false
+	if known {
+		a.survey.sessions[at].tally.each(func(s slot, of hourly) {
+			t := time.Unix(s.hour*3600, 0).In(a.zone)
+			day := dayOf(t, a.zone)
+			found = found || day >= a.from && day <= a.to && (a.hour < 0 || a.hour == t.Hour() && of.prompts > 0) && (model == "" || model == s.model)
+		})
+	}
+	return found
+}
+
+// String is the time for people.
+func (a *wasActive) String() string {
+	days := startOf(a.from).Format(time.DateOnly)
+	if a.to > a.from {
+		days += " – " + startOf(a.to).Format(time.DateOnly)
+	}
+	if a.hour >= 0 {
+		days += fmt.Sprintf(", %02d:00", a.hour)
+	}
+	return days
+}
+
+// goOn is the page that somebody asked for before they signed in, "" for none; it
+// is asked for once.
+func goOn(w http.ResponseWriter, r *http.Request) string {
+	c, err := r.Cookie(nextCookie)
+	if err != nil {
+		return ""
+	}
+	http.SetCookie(w, next(r, "", -1))
+	path, err := url.QueryUnescape(c.Value)
+	if to := ownPath(path); err == nil && to != "/" {
+		return to
+	}
+	return ""
+}
+
+// nextCookie keeps where somebody wanted to go while they sign in. Whoever signs
+// in with an issuer comes back from another site, so it is not strict.
+const nextCookie = "tidemark-next"
+
+// nextSeconds is how long somebody may take to sign in.
+const nextSeconds = 600
+
+func next(r *http.Request, to string, seconds int) *http.Cookie {
+	return &http.Cookie{Name: nextCookie, Value: url.QueryEscape(to), Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteLaxMode}
+}

@@ -1,0 +1,302 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// listed is which sessions an address asks for.
+type listed struct {
+	q      url.Values
+	st     *store.Store
+	in     *routes.ListSessionsInput
+	f      store.Filter
+	until  time.Time
+	active *wasActive
+	view   web.SessionsView
+}
+
+// listed reads the address of a list.
+func (s *Site) listed(r *http.Request) (*listed, error) {
+	q := r.URL.Query()
+	value := func(name string) string { return strings.TrimSpace(q.Get(name)) }
+	l := &listed{q: q, view: web.SessionsView{Query: value("q"), Project: q.Get("project"), Agent: q.Get("agent"), Label: value("label"), Tool: value("tool"), Model: q.Get("model"),
+		Since: value("since"), Until: value("until"), Sessions: []web.SessionRow{}}}
+	v := &l.view
+	if q.Get("state") == store.Trash {
+		v.State = store.Trash
+	}
+	if q.Get("gone") != "" {
+		v.Gone = "yes"
+	}
+	if v.Query != "" {
+		v.Role = q.Get("role")
+		if q.Get("failed") != "" {
+			v.Failed = "yes"
+		}
+	}
+	if v.Sort = q.Get("sort"); v.Sort != "" && !slices.Contains(web.Columns(), v.Sort) {
+		return nil, tidemark.Invalidf("sort %.40q: want one of %s", v.Sort, strings.Join(web.Columns(), ", "))
+	}
+	order, err := choose("order", q.Get("order"), "", "up", "down")
+	if err != nil {
+		return nil, err
+	}
+	v.Up = order == "up" || order == "" && slices.Contains([]string{"title", "project", "model"}, v.Sort)
+	if v.Until != "" {
+		day, err := dateOf("until", v.Until)
+		if err != nil {
+			return nil, err
+		}
+		l.until = startOf(day + 1)
+	}
+	l.in = &routes.ListSessionsInput{Project: v.Project, Agent: v.Agent, Label: v.Label, Since: v.Since, Tool: v.Tool, Gone: v.Gone != "", Trash: v.State == store.Trash}
+	if l.f, err = l.in.Filter(); err != nil {
+		return nil, err
+	}
+	var t *task
+	if l.active, t, err = s.activeIn(r); err != nil {
+		return nil, err
+	}
+	if l.active != nil {
+		v.Active = l.active.String()
+		if l.active.survey == nil {
+			v.Task = taskView(t)
+		}
+	}
+	l.st, err = s.stores.Mine(r.Context())
+	return l, err
+}
+
+// unknown are the names in an address that a page does not know, or that count
+// only in a search.
+func (l *listed) unknown() []string {
+	var names []string
+	for name := range l.q {
+		if l.view.Query == "" && (name == "role" || name == "failed") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// keeps reports whether a session is listed that the store has found: it has no
+// filter by model or for the time before something.
+func (l *listed) keeps(i store.Info) bool {
+	if l.active != nil {
+		return l.active.has(i, l.view.Model)
+	}
+	return (l.view.Model == "" || i.Model == l.view.Model) && (l.until.IsZero() || i.UpdatedAt.Before(l.until))
+}
+
+// all are the sessions of the list, the one that changed last first, without
+// those that cannot be read.
+func (l *listed) all(ctx context.Context) ([]store.Info, error) {
+	var all []store.Info
+	for i, err := range l.st.Sessions(ctx, l.f) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if l.keeps(i) {
+			all = append(all, i)
+		}
+	}
+	return all, nil
+}
+
+// newest lists by the time of the last change, which is the order of the store.
+func (s *Site) newest(ctx context.Context, l *listed) error {
+	v := &l.view
+	if text := l.q.Get("cursor"); text != "" {
+		var c routes.SessionsCursor
+		if err := s.api.ParseCursor(request.CallerOf(ctx), text, &c); err != nil {
+			return err
+		}
+		if c.Of != l.in.Asked() {
+			return tidemark.Invalidf("cursor: of another list; begin again without it")
+		}
+		l.f.After = c.After()
+		v.Newest = address("/sessions", l.q, "cursor", "")
+	}
+	if v.Model == "" && l.until.IsZero() && l.active == nil {
+		l.f.Limit = listRows + 1
+	}
+	var infos []store.Info
+	damage := make(map[string]error)
+	for i, err := range l.st.Sessions(ctx, l.f) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+		if err == nil && !l.keeps(i) {
+			continue
+		}
+		if n := len(infos); n == listRows {
+			last := infos[n-1]
+			v.Older = address("/sessions", l.q, "cursor", s.api.Cursor(request.CallerOf(ctx), routes.SessionsCursor{Of: l.in.Asked(), ID: last.ID, At: last.UpdatedAt, Owner: last.Owner}))
+			break
+		}
+		if err != nil {
+			damage[i.Name()] = err
+		}
+		infos = append(infos, i)
+	}
+	return s.fillRows(ctx, l, infos, damage)
+}
+
+// sorted lists by a column. All sessions are looked at; for what they used, all
+// of them have to be counted.
+func (s *Site) sorted(ctx context.Context, l *listed) error {
+	v := &l.view
+	infos, err := l.all(ctx)
+	if err != nil {
+		return err
+	}
+	var u *survey
+	if v.Sort == "tokens" || v.Sort == "cost" {
+		var t *task
+		if u, t = s.surveyOf(ctx, glance); u == nil {
+			v.Task = taskView(t)
+		}
+	}
+	less := map[string]func(a, b store.Info) int{
+		"title":   func(a, b store.Info) int { return cmp.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title)) },
+		"project": func(a, b store.Info) int { return cmp.Compare(web.Base(a.Project), web.Base(b.Project)) },
+		"model":   func(a, b store.Info) int { return cmp.Compare(a.Model, b.Model) },
+		"turns":   func(a, b store.Info) int { return cmp.Compare(a.Nodes, b.Nodes) },
+		"tokens":  func(a, b store.Info) int { return cmp.Compare(u.usedBy(a).Tokens(), u.usedBy(b).Tokens()) },
+		"cost":    func(a, b store.Info) int { return cmp.Compare(u.usedBy(a).USD(), u.usedBy(b).USD()) },
+		"age":     func(a, b store.Info) int { return a.UpdatedAt.Compare(b.UpdatedAt) },
+	}[cmp.Or(v.Sort, "age")]
+	slices.SortStableFunc(infos, func(a, b store.Info) int {
+		if v.Up {
+			return less(a, b)
+		}
+		return less(b, a)
+	})
+	from := 0
+	if text := l.q.Get("from"); text != "" {
+		if from, err = strconv.Atoi(text); err != nil || from < 0 {
+			return tidemark.Invalidf("from %.20q: want how many sessions to pass over", text)
+		}
+		v.Newest = address("/sessions", l.q, "from", "")
+	}
+	infos = infos[min(from, len(infos)):]
+	if len(infos) > listRows {
+		infos = infos[:listRows]
+		v.Older = address("/sessions", l.q, "from", strconv.Itoa(from+listRows))
+	}
+	return s.fillRows(ctx, l, infos, nil)
+}
+
+// fillRows makes the rows of the list. The shortest sessions are counted first, so
+// that a long one does not keep the others from being counted.
+func (s *Site) fillRows(ctx context.Context, l *listed, infos []store.Info, damage map[string]error) error {
+	leases, err := leasesOf(ctx, l.st)
+	if err != nil {
+		return err
+	}
+	rows := make([]web.SessionRow, len(infos))
+	order := make([]int, len(infos))
+	for at, i := range infos {
+		order[at] = at
+		var lease store.Lease
+		if i.Owner == "" { // those of others are private
+			lease = leases[i.ID]
+		}
+		if rows[at], err = s.sessionRow(ctx, l.st, i, lease, damage[i.Name()]); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(infos[a].Entries, infos[b].Entries) })
+	budget := countBudget
+	for _, at := range order {
+		if rows[at].Damage != "" {
+			continue
+		}
+		v, err := l.st.ViewOf(infos[at])
+		if err == nil {
+			rows[at].Usage, err = s.used(ctx, v, &budget)
+		}
+		if err := goneOrDamaged(err, &rows[at]); err != nil {
+			return err
+		}
+	}
+	l.view.Sessions = rows
+	return nil
+}
+
+// sessionTotals answers with the sums of a list.
+func (s *Site) sessionTotals(w http.ResponseWriter, r *http.Request) {
+	s.fragmentOf(w, r, "sessions", func() (string, any, error) {
+		l, err := s.listed(r)
+		if err != nil {
+			return "", nil, err
+		}
+		u, t := s.surveyOf(r.Context(), glance)
+		if u == nil {
+			l.view.Task = taskView(t)
+			return "totals", l.view, nil
+		}
+		infos, err := l.all(r.Context())
+		if err != nil {
+			return "", nil, err
+		}
+		totals := u.totals(infos)
+		l.view.Totals = &totals
+		return "totals", l.view, nil
+	})
+}
+
+// facets are what a search found by what it has in common, with the addresses
+// that narrow it.
+func facets(q url.Values, found []store.Facet) []web.FacetView {
+	// The names of the parameters, where they are not those of the facets.
+	names := map[string]string{store.FacetTag: "label", store.FacetError: "failed"}
+	var all []web.FacetView
+	for _, f := range found {
+		v := web.FacetView{Name: f.Name, More: f.More, AtLeast: f.AtLeast}
+		name := cmp.Or(names[f.Name], f.Name)
+		for _, value := range f.Values {
+			row := web.FacetValue{Value: value.Value, N: value.N, On: q.Get(name) == value.Value}
+			to := maps.Clone(q)
+			to.Del("cursor")
+			if f.Name == store.FacetDay { // a day is a time from it until it
+				name = "until"
+				if row.On = q.Get("since") == value.Value && q.Get(name) == value.Value; row.On {
+					to.Del("since")
+				} else {
+					to.Set("since", value.Value)
+				}
+			}
+			if row.On {
+				row.Path = address("/sessions", to, name, "")
+			} else {
+				row.Path = address("/sessions", to, name, value.Value)
+			}
+			v.Values = append(v.Values, row)
+		}
+		if f.Name == store.FacetDay {
+			slices.SortFunc(v.Values, func(a, b web.FacetValue) int { return cmp.Compare(b.Value, a.Value) })
+		}
+		all = append(all, v)
+	}
+	return all
+}

@@ -1,0 +1,121 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// surveyWait is how long a page waits for a survey that is under way: a person
+// should see something first. It goes on meanwhile.
+const surveyWait = 150 * time.Millisecond
+
+// survey is all sessions of somebody with what each of them used. What was
+// counted once is not read again: the next one reads what is new.
+type survey struct {
+	sessions []surveyed
+	byName   map[string]int
+	damaged  int
+}
+
+// surveyed is a session of a survey.
+type surveyed struct {
+	store.Info
+	used  web.Used
+	tally *tally // by hour and model
+}
+
+// surveyOf returns the newest survey of the caller, nil if there is none yet, and
+// the task that makes the next one, unless the newest is fresh.
+func (s *Site) surveyOf(ctx context.Context, wait time.Duration) (*survey, *task) {
+	caller := request.CallerOf(ctx)
+	name := TaskName(caller.Principal, "survey")
+	for _, w := range caller.Workspaces {
+		name += "/" + w
+	}
+	t := s.task(name)
+	if t == nil || !t.fresh(s.o.Now()) {
+		t = s.Begin(ctx, name, func(ctx context.Context, progress func(int64)) (any, error) {
+			u, err := s.takeSurvey(ctx, progress)
+			if err == nil {
+				s.surveys.put(name, u)
+			}
+			return u, err
+		})
+	}
+	if t.wait(ctx, wait) {
+		if u, err := taskResult[*survey](t); err == nil {
+			return u, nil
+		}
+	}
+	return s.surveys.get(name), t
+}
+
+func (s *Site) takeSurvey(ctx context.Context, progress func(int64)) (*survey, error) {
+	st, err := s.stores.Mine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := &survey{byName: make(map[string]int)}
+	for i, err := range st.Sessions(ctx, store.Filter{Each: true}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			u.damaged++
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		row := surveyed{Info: i}
+		budget := int(^uint(0) >> 1)
+		v, err := st.ViewOf(i)
+		if err == nil {
+			row.used, err = s.used(ctx, v, &budget)
+			row.tally = s.tallies.get(request.CallerOf(ctx), i.Name())
+		}
+		switch {
+		case errors.Is(err, tidemark.ErrNotFound): // removed meanwhile
+			continue
+		case errors.Is(err, tidemark.ErrCorrupt):
+			u.damaged++
+		case err != nil:
+			return nil, err
+		}
+		u.byName[i.Name()] = len(u.sessions)
+		u.sessions = append(u.sessions, row)
+		if len(u.sessions)%16 == 0 {
+			progress(int64(len(u.sessions)))
+		}
+	}
+	return u, ctx.Err()
+}
+
+// usedBy is what a session used, as far as the survey knows it.
+func (u *survey) usedBy(i store.Info) web.Used {
+	if u != nil {
+		if at, ok := u.byName[i.Name()]; ok {
+			return u.sessions[at].used
+		}
+	}
+	return web.Used{Partial: true}
+}
+
+// totals adds up sessions.
+func (u *survey) totals(sessions []store.Info) web.Totals {
+	var t web.Totals
+	for _, i := range sessions {
+		used := u.usedBy(i)
+		t.Sessions++
+		t.Turns += i.Nodes
+		t.InputTokens = sum(t.InputTokens, used.InputTokens)
+		t.OutputTokens = sum(t.OutputTokens, used.OutputTokens)
+		t.CacheTokens = sum(t.CacheTokens, used.CacheTokens)
+		t.Cost.Add(used.Cost)
+		t.Partial = t.Partial || used.Partial
+	}
+	return t
+}
