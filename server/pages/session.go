@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer/resume"
 )
 
 const (
@@ -114,7 +115,7 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	v := web.SessionView{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Mode: i.Mode, ForeignID: render.CleanLine(i.ForeignID), Tags: cleanAll(i.Tags), State: i.State,
 		Pinned: i.Pinned, OnHold: i.OnHold, Gone: !i.Gone.IsZero(), CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt, Turns: i.Nodes, Messages: i.Messages, Length: i.Entries,
-		Worker: render.CleanLine(l.worker), Node: render.CleanLine(l.node), At: l.at, Find: render.CleanLine(l.find), Mine: l.mine, Formats: s.o.Formats}
+		Worker: render.CleanLine(l.worker), Node: render.CleanLine(l.node), At: l.at, Find: render.CleanLine(l.find), Mine: l.mine, Formats: s.o.Formats, Agents: resume.Tools()}
 	if v.Part, err = s.part(ctx, l, &v.Beside); err != nil {
 		return view{}, err
 	}

@@ -340,6 +340,7 @@ type SessionView struct {
 
 	Damage  []string   `json:"damage,omitempty"` // what cannot be read, besides entries
 	Formats []string   `json:"-"`
+	Agents  []string   `json:"-"` // that it can go on in
 	Share   *ShareView `json:"share,omitempty"`
 }
 
