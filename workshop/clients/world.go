@@ -118,7 +118,7 @@ func (m *world) entries(ctx context.Context, session string, more ...string) (al
 
 // sessions are the ids of all sessions.
 func (m *world) sessions(ctx context.Context) ([]string, error) {
-	out, err := m.tidemark(ctx, "ls", "-A", "--jq", ".[].id")
+	out, err := m.tidemark(ctx, "ls", "-A", "-n", "0", "--jq", ".[].id")
 	return strings.Fields(out), err
 }
 
