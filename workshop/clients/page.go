@@ -129,7 +129,11 @@ func (w *workshop) writersPage(b *strings.Builder) {
 			fmt.Fprintf(b, "| %s | | not run | |\n", c.title)
 			continue
 		}
-		fmt.Fprintf(b, "| %s | %s | %d of %d | %s |\n", c.title, version, passed, len(talks), strings.Join(bold(not), "<br>"))
+		counted := fmt.Sprintf("%d of %d", passed, run)
+		if run < len(talks) {
+			counted += fmt.Sprintf("; %d not run", len(talks)-run)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", c.title, version, counted, strings.Join(bold(not), "<br>"))
 	}
 	var names []string
 	for _, talk := range talks {
