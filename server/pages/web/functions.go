@@ -35,6 +35,7 @@ var functions = template.FuncMap{
 	"section": section,
 	"plus":    func(a, b int) int { return a + b },
 	"part":    part,
+	"deed":    Deed,
 	"minus":   func(a, b int) int { return a - b },
 	"heatx":   func(week int) int { return week*14 + 10 },
 	"heaty":   func(day int) int { return day*14 + 18 },

@@ -2,6 +2,7 @@ package web
 
 import (
 	"html/template"
+	"slices"
 	"time"
 )
 
@@ -194,4 +195,38 @@ type Tenant struct {
 	Issuer    string    `json:"issuer,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	Self      bool      `json:"self,omitempty"`
+}
+
+// ScopeGroup is scopes of tokens that belong together.
+type ScopeGroup struct {
+	Name   string
+	Scopes []string
+}
+
+// scopeGroups says which scopes belong together; any other is for programs.
+var scopeGroups = []ScopeGroup{
+	{"sessions", []string{"sessions", "search", "resolve", "import", "stats", "memory"}},
+	{"fleet", []string{"agents", "schedules", "jobs", "fleet"}},
+	{"people", []string{"workspaces", "users", "tenants", "tokens", "audit"}},
+}
+
+// Groups are the scopes in groups, for a form.
+func (t StoreTokens) Groups() []ScopeGroup {
+	var all []ScopeGroup
+	rest := slices.Clone(t.Scopes)
+	for _, g := range scopeGroups {
+		in := ScopeGroup{Name: g.Name}
+		for _, s := range g.Scopes {
+			if at := slices.Index(rest, s); at >= 0 {
+				in.Scopes, rest = append(in.Scopes, s), slices.Delete(rest, at, at+1)
+			}
+		}
+		if len(in.Scopes) > 0 {
+			all = append(all, in)
+		}
+	}
+	if len(rest) > 0 {
+		all = append(all, ScopeGroup{"programs", rest})
+	}
+	return all
 }
