@@ -113,9 +113,13 @@ func (p *page) head(e tidemark.Entry) {
 	if e.Draft {
 		rest = append(rest, "draft")
 	}
-	p.WriteString(p.style(dim, fmt.Sprintf("#%d", e.Seq)))
-	p.WriteString(" " + p.style(color, CleanLine(who)))
+	number, who := fmt.Sprintf("#%d", e.Seq), CleanLine(who)
+	p.WriteString(p.style(dim, number) + " " + p.style(color, who))
+	used := Width(number) + 1 + Width(who)
 	for _, s := range rest {
+		if used += Width(" · " + s); p.folds && used > p.Width {
+			break // the rest is not worth a second row
+		}
 		p.WriteString(p.style(dim, " · "+s))
 	}
 	p.WriteByte('\n')
@@ -129,7 +133,7 @@ func (p *page) folded(e tidemark.Entry) {
 	}
 	about := "#" + strconv.FormatInt(e.Seq, 10) + " " + who + " · "
 	much := " (" + size(sizeOf(e.Blocks)) + ")"
-	about += Truncate(gist(e.Text()), max(p.Width-Width(about)-Width(much), 20)) + much
+	about += Truncate(gist(e.Text()), max(p.Width-Width(about)-Width(much), 10)) + much
 	p.WriteString(p.style(dim, about) + "\n")
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const (
@@ -121,7 +121,7 @@ func (s *screen) fold(r running, b tidemark.Block) (f folded, head, tail int) {
 			head = 0
 		}
 	case r.Tool == "task" && !b.IsError && s.tasks != nil:
-		f.rows = taskRows(s.tasks())
+		f.rows = slash.TaskRows(s.tasks())
 		head = len(f.rows)
 	default:
 		f.rows = textRows(text)
@@ -183,18 +183,6 @@ func textRows(text string) (rows []string) {
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		rows = append(rows, render.CleanLine(strings.ReplaceAll(line, "\t", "    ")))
-	}
-	return rows
-}
-
-// taskRows draws a task list.
-func taskRows(tasks []store.Task) (rows []string) {
-	for _, t := range tasks {
-		box := "☐"
-		if t.Done {
-			box = "☑"
-		}
-		rows = append(rows, fmt.Sprintf("%s %d %s", box, t.ID, render.CleanLine(t.Text)))
 	}
 	return rows
 }

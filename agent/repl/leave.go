@@ -119,6 +119,13 @@ func (x *waysOut) stops() bool {
 	return true
 }
 
+// idle reports whether Ctrl-C has nothing to stop, and nobody is leaving.
+func (x *waysOut) idle() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stop == nil && x.staying.Err() == nil
+}
+
 // confirmed reports whether Ctrl-C, pressed where nothing can be stopped, is a
 // request to leave: the first one is not, and the next one is, if it came again
 // without another key between them, or if somebody is leaving already.
@@ -243,7 +250,6 @@ func (r *repl) heard(in terminal.Input) bool {
 	case in.Kind == terminal.Interrupt && r.exits.stops():
 		return false
 	case in.Kind == terminal.Interrupt && !r.exits.confirmed(in.Again):
-		r.console.SetLine("") // as in a shell
 		r.console.Notice("press Ctrl-C again to leave")
 		return false
 	case in.Kind == terminal.Interrupt:

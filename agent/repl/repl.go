@@ -108,6 +108,7 @@ func (r *repl) consoleOptions() terminal.Options {
 		Size:      r.t.Size,
 		Suspend:   r.t.Suspend,
 		Interrupt: r.pressed,
+		Idle:      r.exits.idle,
 		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.Complete(ctx, line, pos) },
 		Eager: func(word, first string) bool {
 			return strings.HasPrefix(word, "@") || first == "" && strings.HasPrefix(word, "/") || first == "/model"
@@ -222,6 +223,9 @@ func (r *repl) line(ctx context.Context, line string) {
 		ctx, done := r.exits.busy(ctx)
 		defer done()
 		r.fail(r.Conversation.Run(ctx, line))
+		if u := r.Chat.LastUsage(); u != nil { // it may have gone back to a shorter context
+			r.meter.shown(tidemark.Entry{Usage: u})
+		}
 		return
 	}
 	if r.screen.view != "" {

@@ -69,6 +69,7 @@ func (c *Conversation) retry(ctx context.Context, _ string) error {
 			return err
 		}
 	}
+	c.note("Your last message is sent again.")
 	return c.say(ctx, said...)
 }
 

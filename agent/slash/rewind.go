@@ -118,7 +118,11 @@ func (c *Conversation) goBack(ctx context.Context, b, unasked back) error {
 func (c *Conversation) target(ctx context.Context, v *store.View, b back) (rewind.Target, string, error) {
 	if b.node == "" {
 		to, err := rewind.Turns(ctx, v, b.turns)
-		return to, fmt.Sprintf("%d turn(s) before", b.turns), err
+		name := "before the last turn"
+		if b.turns > 1 {
+			name = fmt.Sprintf("before the last %d turns", b.turns)
+		}
+		return to, name, err
 	}
 	p, err := c.Store.Resolve(ctx, string(v.ID)+"@"+b.node, "")
 	if err != nil {

@@ -68,6 +68,10 @@ func (c *Conversation) startServerOf(ctx context.Context, command string) (err e
 // one for this session.
 func (c *Conversation) servers(ctx context.Context, arg string) error {
 	s := c.clients()
+	if s == nil && arg == "" {
+		c.print("There are none. Add one with tidemark mcp add NAME -- COMMAND, or in %s.", mcpclient.ProjectFile)
+		return nil
+	}
 	if s == nil {
 		return hint.With(tidemark.NotFoundf("there are no MCP servers"), "add one with: tidemark mcp add NAME -- COMMAND, or in %s", mcpclient.ProjectFile)
 	}

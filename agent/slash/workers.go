@@ -87,12 +87,8 @@ func (c *Conversation) task(ctx context.Context, arg string) error {
 		return c.Chat.EndTask(ctx, id)
 	case "ls", "":
 		tasks := c.Chat.State().Tasks
-		for _, t := range tasks {
-			box := "[ ]"
-			if t.Done {
-				box = "[x]"
-			}
-			c.print("%s %d %s", box, t.ID, render.CleanLine(t.Text))
+		for _, row := range TaskRows(tasks) {
+			c.print("%s", row)
 		}
 		if len(tasks) == 0 {
 			c.print("There are no tasks. Add one with /task add TEXT.")
@@ -177,4 +173,16 @@ func LoopText(l store.Loop) string {
 		goal = "the task list"
 	}
 	return fmt.Sprintf("%s, every %s", render.Phrase(goal), time.Duration(l.EverySeconds)*time.Second)
+}
+
+// TaskRows draws a task list.
+func TaskRows(tasks []store.Task) (rows []string) {
+	for _, t := range tasks {
+		box := "☐"
+		if t.Done {
+			box = "☑"
+		}
+		rows = append(rows, fmt.Sprintf("%s %d %s", box, t.ID, render.CleanLine(t.Text)))
+	}
+	return rows
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,8 +26,14 @@ var unstable = []struct {
 	{regexp.MustCompile(`[0-9]+% of`), "16% of"},
 	{regexp.MustCompile(`, [0-9:]+ (s|min)\)`), ")"},
 	{regexp.MustCompile(`\b[0-9a-f]{8}\b`), "00000000"},
-	{regexp.MustCompile(`\b[0-9]+ (s|min) ago`), "0 s ago"},
-	{regexp.MustCompile(`[0-9]+ tokens`), "0 tokens"},
+	{regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}Z`), "2026-01-01 00:00:00Z"},
+	{regexp.MustCompile(`\b[0-9]+ (s|min) ago *`), "0 s ago "},
+	{regexp.MustCompile(`[0-9][0-9.]*[kM]? tokens`), "0 tokens"},
+	{regexp.MustCompile(`about [0-9.k]+ \([0-9]+%\)`), "about 0 (16%)"},
+	{regexp.MustCompile(` \([0-9:]+ (s|min)\)`), ""},
+	{regexp.MustCompile(`\b[0-9a-f]{16}\b`), "0000000000000000"},
+	{regexp.MustCompile(`(?m)· /.*$`), "· /harbour"},
+	{regexp.MustCompile(`(?m) (now|[0-9]+m)$`), " now"},
 }
 
 // golden waits for a screen that was looked at.
@@ -66,6 +73,18 @@ func (c *terminalChat) golden(name string) {
 	c.waitFor(func(now string) bool { return now == string(want) })
 }
 
+// album returns a function that waits for texts on the screen, and for the next
+// screen of a folder of testdata/screens.
+func (c *terminalChat) album(folder string) func(name string, texts ...string) {
+	step := 0
+	return func(name string, texts ...string) {
+		c.t.Helper()
+		c.shows(texts...)
+		step++
+		c.golden(fmt.Sprintf("%s/%02d-%s", folder, step, name))
+	}
+}
+
 // projectFor makes a work tree with some files.
 func projectFor(t *testing.T) string {
 	t.Helper()
@@ -95,13 +114,7 @@ func TestTheScreenOfChat(t *testing.T) {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
 			t.Parallel()
 			c := openChat(t, projectFor(t), columns, "--provider", "demo", "--no-encrypt", "--sandbox", "off")
-			step := 0
-			see := func(name string, texts ...string) {
-				t.Helper()
-				c.shows(texts...)
-				step++
-				c.golden(fmt.Sprintf("%d/%02d-%s", columns, step, name))
-			}
+			see := c.album(fmt.Sprint(columns))
 			see("prompt", "asks · sandbox off")
 
 			// A call: the question, the sign of life, a queue, the fold.
@@ -164,6 +177,111 @@ func TestTheScreenOfChat(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTheScreenOfChatCommands goes through the commands of the guide, and the
+// keys that the conversation above does not need.
+func TestTheScreenOfChatCommands(t *testing.T) {
+	t.Parallel()
+	for _, columns := range []uint16{80, 40} {
+		t.Run(fmt.Sprint(columns), func(t *testing.T) {
+			t.Parallel()
+			cmd := tidemarkIn(committed(t), "chat", "--provider", "demo", "--no-encrypt", "--sandbox", "off", "--permission-mode", "edits", "--name", "tides")
+			cmd.Env = append(cmd.Env, "VISUAL=sh "+filepath.Join(cmd.Dir, ".git", "editor"), "WAYLAND_DISPLAY=", "DISPLAY=")
+			c := onTerminal(t, cmd, columns)
+			see := c.album(fmt.Sprintf("%d/commands", columns))
+			c.shows("accepts edits")
+
+			// The other keys: an editor, a clipboard without a picture, Up, Esc.
+			c.types("hello\x07")
+			see("editor", "you> hello", "from the editor")
+			c.types("\r")
+			c.shows("of the conversation.")
+			c.waitFor(func(now string) bool { return !strings.Contains(now, "Esc stops") })
+			c.types("\x0c\x16")
+			see("clipboard", "clipboard")
+			c.types("\x1b[A")
+			see("up", "you> hello", "from the editor")
+			c.types("\x03!sh slow\r")
+			c.shows("▸ bash: sh slow")
+			c.types("\x1b")
+			see("stopped", "interrupted")
+
+			// What there is, before and after a change.
+			for _, s := range []struct{ name, keys, shows string }{
+				{"change", `call edit {"path":"tides.txt","old_string":"two\n","new_string":"2\n2b\n"}`, "Done."},
+				{"tree", "/tree", "n3 "},
+				{"context", "/context", "/compact does it now"},
+				{"cost", "/cost", "out  "},
+				{"model", "/model", "demo"},
+				{"another", "\x15/model zebra", "demo/zebra"},
+				{"effort", "/effort", "The model thinks"},
+				{"effort-high", "/effort high", "32000"},
+				{"diff", "/diff", "+2b"},
+				{"review", "/review", "You said"},
+				{"tasks-none", "/tasks", "There are no tasks."},
+				{"task", "/task add look at the moon", "Task 1 added."},
+				{"tasks", "/tasks", "☐ 1 look at the moon"},
+				{"agents", "/agents", "agents"},
+				{"mcp", "/mcp", "There are none."},
+				{"init", "/init", "Done."},
+				{"compact", "/compact", "context compacted"},
+				{"retry", "/retry", "Done."},
+				{"export", "/export md talk.md", "Exported to talk.md"},
+				{"unknown", "/zebra", "/help"},
+			} {
+				c.types("\x0c" + s.keys + "\r")
+				see(s.name, s.shows)
+			}
+
+			// Files and the conversation come back.
+			c.types("\x0c" + `call edit {"path":"tides.txt","old_string":"2b\n","new_string":"low\n"}` + "\r")
+			c.shows("the workspace.") // the end of the answer
+			c.types("\x0c/undo\r")
+			see("undo", "[n] nothing")
+			c.answers("b", "[n] no\n")
+			see("undo-files", "[n] no")
+			c.answers("y", "are as they were")
+			see("undone", "Branched from")
+			c.types("\x0c/rewind n0 conversation\r")
+			see("rewind", "Branched from n0")
+
+			// Other sessions.
+			c.types("\x0c/fork another try\r")
+			see("fork", "Resumed session")
+			c.types("\x0c/resume\r")
+			see("resume", "Go on with")
+			c.types("\x1b")
+			c.shows("you>")
+			c.types("\x0c/clear\r")
+			see("clear", "Session saved")
+			c.types("\x04")
+			if code := c.ends(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// committed is projectFor with a commit, and with an editor that adds a line.
+func committed(t *testing.T) string {
+	t.Helper()
+	dir := projectFor(t)
+	if err := os.RemoveAll(filepath.Join(dir, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "-m", "tides"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v %s", args[0], err, out)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".git", "editor"), []byte(`printf '\nfrom the editor\n' >>"$1"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // answers answers a question, until that is on the screen which the answer leads

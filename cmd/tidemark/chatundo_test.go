@@ -30,7 +30,7 @@ func TestUndoAsksWhatGoesBack(t *testing.T) {
 	c.shows("Files changed: 1. What goes back?", "[b] both", "[c] conversation", "[f] files", "[n] nothing")
 	c.answers("b", "Change 1 file(s)?")
 	c.shows("change   tides.txt (+1 −1)")
-	c.answers("y", "Branched from 1 turn(s) before")
+	c.answers("y", "Branched from before the last turn")
 	has("one\ntwo\nthree\n")
 
 	// What somebody else changed since is named, and needs a yes of its own.

@@ -43,6 +43,10 @@ type Options struct {
 	// runs in a goroutine of its own, so it may call everything, including
 	// Close. nil: the next Read returns the interrupt.
 	Interrupt func(Input)
+	// Idle reports whether Ctrl-C has nothing to stop, and drops what was typed.
+	// It is called with a lock held, and must not call the console. nil: what was
+	// typed stays.
+	Idle func() bool
 
 	Text   Text
 	Prompt string
@@ -289,15 +293,6 @@ func (c *Console) SetPrompt(s string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prompt = c.text.Clean(s)
-	c.paint.touch()
-}
-
-// SetLine replaces what was typed.
-func (c *Console) SetLine(s string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.settle()
-	c.line.set(s)
 	c.paint.touch()
 }
 

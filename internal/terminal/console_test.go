@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,7 +117,7 @@ func TestTheLineIsDrawnWithTheCursorInIt(t *testing.T) {
 	term.c.SetPrompt("w1> ")
 	term.shows("w1> multi", "    line", "2 workers")
 	term.c.Status("")
-	term.c.SetLine("other")
+	term.c.Offer("other")
 	term.shows("w1> other")
 }
 
@@ -359,7 +360,8 @@ func TestKeysThatAreNotAboutTheLineAreReturned(t *testing.T) {
 
 func TestCtrlCIsHeardByWhoeverIsThere(t *testing.T) {
 	called := make(chan struct{}, 1)
-	term := open(t, 40, 10, func(o *Options) { o.Interrupt = func(Input) { called <- struct{}{} } })
+	var idle atomic.Bool
+	term := open(t, 40, 10, func(o *Options) { o.Interrupt, o.Idle = func(Input) { called <- struct{}{} }, idle.Load })
 	term.press("half")
 	term.shows("> half")
 	term.press("\x03")
@@ -372,12 +374,15 @@ func TestCtrlCIsHeardByWhoeverIsThere(t *testing.T) {
 	if got := term.reads(); got != (Input{Kind: Interrupt, Again: true}) {
 		t.Errorf("Read = %v", got)
 	}
-	term.shows("> half") // whoever hears it decides what becomes of the line
-	term.c.SetLine("")
+	term.shows("> half")
+	idle.Store(true)
+	term.press("\x03other")
+	<-called
+	term.shows("> other")
 	term.c.Notice("once more leaves")
-	term.shows(">", "once more leaves")
+	term.shows("> other", "once more leaves")
 	term.press("x")
-	term.shows("> x")
+	term.shows("> otherx")
 	term.c.Interrupt()
 	<-called
 	select {

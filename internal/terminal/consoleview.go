@@ -98,7 +98,7 @@ func (c *Console) above(width int) (rows []row) {
 		rows = append(rows, c.dim("  sent when this is done; Up takes the last one back", width))
 	}
 	if c.question != nil {
-		rows = append(rows, c.flow(c.question.words(), width)...)
+		rows = append(rows, c.flow(c.question.words(), "  ", "1", width)...)
 	}
 	return rows
 }
@@ -109,7 +109,7 @@ func (c *Console) below(width int) (rows []row) {
 		rows = append(rows, c.candidates(width)...)
 	}
 	if c.notice != "" {
-		rows = append(rows, c.dim(c.notice, width))
+		rows = append(rows, c.flow(strings.Fields(c.text.Clean(c.notice)), " ", "2", width)...)
 	}
 	if len(c.status) > 0 {
 		rows = append(rows, c.dim(c.statusText(width), width))
@@ -208,25 +208,25 @@ func (c *Console) dim(s string, width int) row {
 	return row{c.styled("2", cut), c.text.Width(cut)}
 }
 
-// flow wraps clean text at spaces.
-func (c *Console) flow(words []string, width int) (rows []row) {
+// flow puts clean words into rows, with a gap between two of them.
+func (c *Console) flow(words []string, gap, style string, width int) (rows []row) {
 	var b strings.Builder
 	used := 0
 	for _, word := range words {
 		word, w := c.text.fit(word, width)
-		if used > 0 && used+2+w > width {
-			rows = append(rows, row{c.styled("1", b.String()), used})
+		if used > 0 && used+len(gap)+w > width {
+			rows = append(rows, row{c.styled(style, b.String()), used})
 			b.Reset()
 			used = 0
 		}
 		if used > 0 {
-			b.WriteString("  ")
-			used += 2
+			b.WriteString(gap)
+			used += len(gap)
 		}
 		b.WriteString(word)
 		used += w
 	}
-	return append(rows, row{c.styled("1", b.String()), used})
+	return append(rows, row{c.styled(style, b.String()), used})
 }
 
 func (c *Console) styled(sgr, s string) string {

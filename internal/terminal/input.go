@@ -145,6 +145,9 @@ func (c *Console) interrupt() (in Input, call bool) {
 		c.question = nil
 		return in, false
 	}
+	if c.o.Idle != nil && c.o.Idle() {
+		c.line.set("")
+	}
 	if c.o.Interrupt != nil && (c.waiting == 0 || c.ready() >= 0) {
 		return in, true
 	}
