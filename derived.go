@@ -1,6 +1,9 @@
 package tidemark
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // The kinds of what a search index is kept in.
 const (
@@ -25,4 +28,30 @@ func (k Key) Derived() bool {
 		return id == KindIndex
 	}
 	return false
+}
+
+// Unindexed is the body of a record of KindUnindexed.
+type Unindexed struct {
+	// Changed are lines that are gone, hidden or say something else since they were
+	// indexed: what an index has of them has to go.
+	Changed []ChangedLines `json:"changed,omitempty"`
+}
+
+// ChangedLines is a run of lines of a log, both ends included; a To of 0 stands for
+// its end.
+type ChangedLines struct {
+	Log  Key   `json:"log"`
+	From int64 `json:"from"`
+	To   int64 `json:"to,omitempty"`
+}
+
+// NoteUnindexed returns a new record of KindUnindexed, for a batch that puts it.
+func NoteUnindexed(id SessionID, changed ...ChangedLines) Record {
+	body, err := json.Marshal(Unindexed{Changed: changed})
+	if err != nil {
+		panic(err) // there is nothing in it that could fail
+	}
+	r := Record{Key: Key{Kind: KindUnindexed, ID: string(id) + "." + NewBatchID()}, Version: 1, Body: body}
+	r.Sum = r.Checksum()
+	return r
 }

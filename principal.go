@@ -77,6 +77,12 @@ type Sharer interface {
 	// Shared returns who else may read the session, and its owner.
 	Shared(ctx context.Context, id SessionID) (with Scope, owner string, err error)
 
+	// Audience returns who the principal is, as others see it as an owner, and the
+	// scopes in which others share with it: its workspaces and its tenant. The index
+	// of what is shared there belongs to the scope itself, as its owner. Where there
+	// is one user, it returns nothing.
+	Audience() (me string, scopes []string)
+
 	// Of returns a Backend that reads what one owner keeps and the principal may
 	// read, and nothing else: two owners may have sessions of the same id, and
 	// an id alone leads to the principal's own. The owner "" is the principal.

@@ -69,9 +69,13 @@ type About struct {
 	Service         string `json:"service"`
 	Format          int    `json:"format"`
 	MaxRequestBytes int64  `json:"max_request_bytes"`
-	// Searches: the server has an index of words. Otherwise the index is in the
-	// records and logs of the store, and who writes keeps it.
-	Searches bool `json:"searches"`
+	// Principal and Scopes are what tidemark.Sharer.Audience returns: who calls, and
+	// with whom others share. A store with one user has neither.
+	Principal string   `json:"principal,omitempty"`
+	Scopes    []string `json:"scopes,omitempty"`
+	// Searches is what a server of an earlier version says that has an index of words,
+	// which clients no longer ask.
+	Searches bool `json:"searches,omitempty"`
 }
 
 // Record is a tidemark.Record on the wire. Bodies are base64.
@@ -228,61 +232,6 @@ type Span struct {
 	Backwards bool  `json:"backwards,omitempty"`
 }
 
-// SearchQuestion is a tidemark.IndexQuery on the wire.
-type SearchQuestion struct {
-	All   [][]Term `json:"all"`
-	None  []Term   `json:"none,omitempty"`
-	Limit int      `json:"limit,omitempty"`
-}
-
-// Term is a tidemark.Term on the wire.
-type Term struct {
-	Word   string `json:"word"`
-	Prefix bool   `json:"prefix,omitempty"`
-}
-
-// SearchQuestionOf returns a in its wire form.
-func SearchQuestionOf(a tidemark.IndexQuery) SearchQuestion {
-	w := SearchQuestion{Limit: a.Limit, All: make([][]Term, len(a.All))}
-	for i, any := range a.All {
-		for _, t := range any {
-			w.All[i] = append(w.All[i], Term(t))
-		}
-	}
-	for _, t := range a.None {
-		w.None = append(w.None, Term(t))
-	}
-	return w
-}
-
-// IndexQuery returns the query from its wire form.
-func (w SearchQuestion) IndexQuery() (tidemark.IndexQuery, error) {
-	a := tidemark.IndexQuery{Limit: w.Limit}
-	terms := len(w.None) + len(w.All)
-	for _, any := range w.All {
-		terms += len(any)
-	}
-	if terms > MaxTerms || w.Limit < 0 {
-		return a, tidemark.Invalidf("search: %d terms, limit %d; at most %d terms are allowed", terms, w.Limit, MaxTerms)
-	}
-	for _, any := range w.All {
-		to := make([]tidemark.Term, len(any))
-		for i, t := range any {
-			to[i] = tidemark.Term(t)
-		}
-		a.All = append(a.All, to)
-	}
-	for _, t := range w.None {
-		a.None = append(a.None, tidemark.Term(t))
-	}
-	return a, nil
-}
-
-// KindsQuestion asks for what is not indexed.
-type KindsQuestion struct {
-	Kinds []string `json:"kinds"`
-}
-
 // WalkQuestion asks for all keys after one; an empty key is before all.
 type WalkQuestion struct {
 	After tidemark.Key `json:"after"`
@@ -314,23 +263,6 @@ type Element struct {
 	Line    *Line         `json:"line,omitempty"`
 	Record  *Record       `json:"record,omitempty"`
 	Key     *tidemark.Key `json:"key,omitempty"`
-	Hit     *Hit          `json:"hit,omitempty"`
-	Lag     *Lag          `json:"lag,omitempty"`
 	Problem *Problem      `json:"problem,omitempty"`
 	End     bool          `json:"end,omitempty"`
-}
-
-// Hit is a tidemark.Hit on the wire.
-type Hit struct {
-	Log   tidemark.Key `json:"log"`
-	Seq   int64        `json:"seq"`
-	At    time.Time    `json:"at,omitzero"`
-	Owner string       `json:"owner,omitempty"`
-}
-
-// Lag is a tidemark.Lag on the wire.
-type Lag struct {
-	Log  tidemark.Key `json:"log"`
-	From int64        `json:"from"`
-	To   int64        `json:"to"`
 }

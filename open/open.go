@@ -21,10 +21,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/backend/remote"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/project"
@@ -94,6 +95,7 @@ type Opened struct {
 	// are equal if the store is plain.
 	Backend, Inner tidemark.Backend
 
+	scopes       *store.Scopes
 	stopIndexing func() error
 }
 
@@ -161,11 +163,14 @@ func open(ctx context.Context, url string, o *Options) (*Opened, error) {
 // is encrypted; inner is the one below the encryption. Closing the result closes
 // the Backend.
 func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
-	rules, err := Rules(b, inner, o)
+	rules, err := Rules(b, o)
 	if err != nil {
 		return nil, err
 	}
-	return &Opened{Store: store.New(b, rules), Backend: b, Inner: inner}, nil
+	if _, ok := b.(*postgres.Backend); ok {
+		rules.Scopes = store.NewScopes(rules)
+	}
+	return &Opened{Store: store.New(b, rules), Backend: b, Inner: inner, scopes: rules.Scopes}, nil
 }
 
 // Around wraps a store that was opened elsewhere. Its Inner is the Backend itself,
@@ -188,20 +193,9 @@ func (o *Opened) Refile(r tidemark.Record) (tidemark.Record, error) {
 	return o.Fleet().Refile(r)
 }
 
-// searchesItself reports whether a Backend has an index of words. In any other one,
-// package store keeps the search index, in records and logs like those of sessions.
-func searchesItself(inner tidemark.Backend) bool {
-	if far, ok := inner.(*remote.Backend); ok {
-		return far.Searches()
-	}
-	_, err := tidemark.Ability[tidemark.Searcher](inner)
-	return err == nil
-}
-
 // Rules returns the options of a store over b, with functions from other packages:
-// for words, secrets, prices and projects. Inner is the Backend below the encryption,
-// or b itself.
-func Rules(b, inner tidemark.Backend, o *Options) (*store.Options, error) {
+// for words, secrets, prices and projects.
+func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 	k := newOpener(o)
 	if _, sealed := b.(*seal.Backend); !sealed && k.Redact == store.RedactVault {
 		return nil, errPlainVault()
@@ -217,16 +211,12 @@ func Rules(b, inner tidemark.Backend, o *Options) (*store.Options, error) {
 	environ := k.Environ
 	rules := &store.Options{
 		Price:   price,
+		Places:  search.EachWord,
 		Secrets: secretsIn(finder),
 		Redact:  k.Redact,
 		Marks:   func(ctx context.Context, folder string) []string { return project.Marks(ctx, folder, environ) },
 		There:   project.Exists,
 		Warn:    k.SecretsMet,
-	}
-	if searchesItself(inner) {
-		rules.Words = search.EntryWords
-	} else {
-		rules.Places = search.EachWord
 	}
 	return rules, nil
 }
@@ -256,9 +246,12 @@ func errPlainVault() error {
 func (o *Opened) keepIndexed(ctx context.Context) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
+	var sharing sync.WaitGroup
+	sharing.Go(func() { o.scopes.Keep(ctx) })
 	go func() { ended <- o.Store.KeepIndexed(ctx) }()
 	o.stopIndexing = func() error {
 		stop()
+		sharing.Wait()
 		return <-ended
 	}
 }

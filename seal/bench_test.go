@@ -7,7 +7,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/backendtest"
-	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
@@ -125,24 +124,5 @@ func BenchmarkListFirstPage(b *testing.B) {
 			}
 			report(b, costs[0], costs[1])
 		})
-	}
-}
-
-func BenchmarkIndex(b *testing.B) {
-	slot, _ := fileKey(b)
-	sealed := must[*seal.Backend](b)(seal.Create(ctx, memory.NewSearcher(), slot))
-	words := make([]string, 0, 400)
-	for i := range 400 {
-		words = append(words, fmt.Sprintf("word%d", i%100))
-	}
-	seq := int64(0)
-	for b.Loop() {
-		seq++
-		b.StopTimer()
-		keep(b, sealed, says(logOne, seq, "x"))
-		b.StartTimer()
-		if err := sealed.Index(ctx, tidemark.Indexed{Log: logOne, Seq: seq, Words: words}); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -15,14 +15,14 @@ func (id keyID) String() string { return hexOf(id[:]) }
 func hexOf(b []byte) string { return hex.EncodeToString(b) }
 
 // bundle is what a slot opens: every key of a store. There is one store key, and
-// two during a rotation; names and words stay for the life of the store, because
-// replacing what was derived from them would mean reading everything.
+// two during a rotation; names stays for the life of the store, because replacing
+// what was derived from it would mean reading everything.
 type bundle struct {
 	store   storeID
 	current keyID
 	keys    []storeKey
 	names   secret // for Hash
-	words   secret // for the blind index
+	words   secret // unused: earlier versions hashed the words of an index with it
 }
 
 type storeKey struct {

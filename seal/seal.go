@@ -2,7 +2,7 @@
 // manages the keys that open it: a key file, a passphrase, age identities, or
 // several of them.
 //
-// Bodies, the keys of lines and the words of the index are sealed or hashed;
+// Bodies, the search index among them, and the keys of lines are sealed or hashed;
 // kinds, ids, times, places, states and sizes stay in the clear, so that the
 // Backend underneath still lists, orders and checks. Anything in a sealed store
 // that is not sealed, or is not where it was put, is damage; a wrong key is
@@ -36,9 +36,6 @@ const (
 	// keptTails is how many logs have their end remembered, so that an append
 	// need not read it.
 	keptTails = 16 << 10
-	// keptWords is how many words have their hashes remembered. A few thousand
-	// words make up most of any text.
-	keptWords = 64 << 10
 
 	// tries bounds how often something is repeated because another program was
 	// quicker.
@@ -58,7 +55,6 @@ type Backend struct {
 
 	keys  *bounded[string, *dataKey]
 	tails *bounded[tidemark.Key, tail]
-	words *bounded[string, hashed]
 }
 
 // IsSealed reports whether inner is sealed. ErrCorrupt: it is, but its keyring
@@ -213,7 +209,6 @@ func newBackend(inner tidemark.Backend, r *ring, o *opener) *Backend {
 		inner: inner, store: r.store, opener: o,
 		keys:  newBounded[string, *dataKey](keptKeys),
 		tails: newBounded[tidemark.Key, tail](keptTails),
-		words: newBounded[string, hashed](keptWords),
 	}
 	b.ring.Store(r)
 	return b
@@ -238,7 +233,6 @@ func (b *Backend) Close() error {
 	err := b.inner.Close()
 	b.keys.clear()
 	b.tails.clear()
-	b.words.clear()
 	return err
 }
 

@@ -68,13 +68,6 @@ func inFiles(t testing.TB) func() tidemark.Backend {
 	}
 }
 
-func inSearcher(testing.TB) func() tidemark.Backend {
-	b := memory.NewSearcher()
-	return func() tidemark.Backend { return b.Again() }
-}
-
-func TestBackendOverSearcher(t *testing.T) { backendtest.Run(t, sealedPlace(inSearcher)) }
-
 func TestBackendOverMemory(t *testing.T) { backendtest.Run(t, sealedPlace(inMemory)) }
 func TestBackendOverFiles(t *testing.T)  { backendtest.Run(t, sealedPlace(inFiles)) }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,7 @@ import (
 
 // spy looks at everything that goes down.
 type spy struct {
-	*memory.Searcher
+	*memory.Backend
 	mu   sync.Mutex
 	seen bytes.Buffer
 }
@@ -35,21 +34,12 @@ func (s *spy) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, e
 		}
 	}
 	s.mu.Unlock()
-	return s.Searcher.Commit(ctx, b)
-}
-
-func (s *spy) Index(ctx context.Context, lines ...tidemark.Indexed) error {
-	s.mu.Lock()
-	for _, l := range lines {
-		fmt.Fprintf(&s.seen, "%s %q\n", l.Log, l.Words)
-	}
-	s.mu.Unlock()
-	return s.Searcher.Index(ctx, lines...)
+	return s.Backend.Commit(ctx, b)
 }
 
 func TestNothingOfACanaryReachesTheBackendUnderneath(t *testing.T) {
 	const canary = "kanarienvogel"
-	s := &spy{Searcher: memory.NewSearcher()}
+	s := &spy{Backend: memory.New()}
 	slot, _ := fileKey(t)
 	b := must[*seal.Backend](t)(seal.Create(ctx, s, slot))
 	if err := b.AddSlot(ctx, must[seal.NewSlot](t)(seal.PassphraseSlot("", []byte(canary), cheap))); err != nil {
@@ -64,10 +54,6 @@ func TestNothingOfACanaryReachesTheBackendUnderneath(t *testing.T) {
 		r.Puts[0].Group = b.Hash("group", canary)
 		batch.Puts = r.Puts
 		keep(t, b, batch)
-		err := b.Index(ctx, tidemark.Indexed{Log: logOne, Seq: i + 1, Words: []string{canary, "sings", "\x00project:" + canary}})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	if err := b.Rotate(ctx, seal.Rotation{}); err != nil {
 		t.Fatal(err)
@@ -194,94 +180,17 @@ func TestALostAnswerLeavesNoWrongEnd(t *testing.T) {
 	}
 }
 
-func TestAnIndexOfWordsCanBeSwitchedOff(t *testing.T) {
-	inner := memory.NewSearcher()
-	slot, opens := fileKey(t)
-	b := must[*seal.Backend](t)(seal.Create(ctx, inner.Again(), slot))
-	reopened := func(*testing.T, *memory.Searcher, seal.Unlocker) *seal.Backend {
-		return must[*seal.Backend](t)(seal.Open(ctx, inner.Again(), opens))
-	}
-	keep(t, b, says(logOne, 1, "fish", "bird"))
+func TestAnIndexCanBeForbiddenForEveryProgram(t *testing.T) {
+	b, inner, opens := made(t)
 	other := reopened(t, inner, opens)
-	index := func(b *seal.Backend) error {
-		return b.Index(ctx, tidemark.Indexed{Log: logOne, Seq: 1, Words: []string{"fish"}}, tidemark.Indexed{Log: logOne, Seq: 2})
-	}
-	find := func(b *seal.Backend, terms ...tidemark.Term) (n int, err error) {
-		for _, err = range b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{terms}}) {
-			n++
-		}
-		return n, err
-	}
-	if err := index(b); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := find(other, tidemark.Term{Word: "fish"}); n != 1 || err != nil {
-		t.Errorf("found %d, %v", n, err)
-	}
-	if _, err := find(b, tidemark.Term{Word: "fish"}, tidemark.Term{Word: "fi", Prefix: true}); !errors.Is(err, tidemark.ErrUnsupported) {
-		t.Errorf("a beginning of two letters = %v, want ErrUnsupported", err)
-	}
-	if err := b.SetIndex(ctx, false); err != nil {
-		t.Fatal(err)
-	}
-	for n := range inner.Unindexed(ctx, "session") {
-		if n.From != 1 {
-			t.Errorf("words are left underneath: %+v", n)
-		}
-	}
-	for _, handle := range []*seal.Backend{b, other, reopened(t, inner, opens)} {
-		if _, err := find(handle, tidemark.Term{Word: "fish"}); !errors.Is(err, tidemark.ErrUnsupported) {
-			t.Errorf("Search = %v, want ErrUnsupported", err)
-		}
-		if err := index(handle); !errors.Is(err, tidemark.ErrUnsupported) {
-			t.Errorf("Index = %v, want ErrUnsupported", err)
-		}
-	}
-	if err := other.SetIndex(ctx, true); err != nil {
-		t.Fatal(err)
-	}
-	if err := index(b); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestABeginningFindsAllThatHaveIt(t *testing.T) {
-	slot, _ := fileKey(t)
-	b := must[*seal.Backend](t)(seal.Create(ctx, memory.NewSearcher(), slot))
-	words := []string{"fis", "fish", "fisch", "fischer", "fischerei", "Fisch", "日本語", "日本語版", "\x00fish", "fi"}
-	keep(t, b, says(logOne, 1, words...))
-	for i, w := range words {
-		if err := b.Index(ctx, tidemark.Indexed{Log: logOne, Seq: int64(i + 1), Words: []string{w}}); err != nil {
+	for _, allowed := range []bool{true, false, true} {
+		if err := b.SetIndex(ctx, allowed); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for p, want := range map[string][]int64{
-		"fis":      {1, 2, 3, 4, 5},
-		"fish":     {1, 2, 3, 4, 5}, // all that begin with its first three letters
-		"fisch":    {3, 4, 5},
-		"fischere": {3, 4, 5},
-		"日本語":      {7, 8},
-	} {
-		var got []int64
-		for h, err := range b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: p, Prefix: true}}}}) {
-			if err != nil {
-				t.Fatal(err)
+		for _, handle := range []*seal.Backend{b, other, reopened(t, inner, opens)} {
+			if may, err := handle.MayIndex(ctx); may != allowed || err != nil {
+				t.Errorf("MayIndex = %v, %v, want %v", may, err, allowed)
 			}
-			got = append(got, h.Seq)
-		}
-		slices.Sort(got)
-		same(t, got, want)
-	}
-	// What must not be there is only left out where the hash says it all.
-	none := func(p string) (n int) {
-		for range b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "fischer"}}}, None: []tidemark.Term{{Word: p, Prefix: true}}}) {
-			n++
-		}
-		return n
-	}
-	for p, want := range map[string]int{"fis": 0, "fisch": 0, "fish": 1, "fischl": 1, "f": 1} {
-		if got := none(p); got != want {
-			t.Errorf("fischer without %q: %d, want %d", p, got, want)
 		}
 	}
 }

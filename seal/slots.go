@@ -149,26 +149,25 @@ func (b *Backend) RemoveSlot(ctx context.Context, id string) error {
 }
 
 // SetIndex sets whether the store may have a search index: MayIndex reports it in
-// every program. Where there may be none, the methods of Searcher return
-// ErrUnsupported, and the existing index of hashed words is removed; one that is
-// kept in records and logs is removed by who keeps it. A program that is indexing at
-// that moment may leave the words of its last lines; a second call removes them.
+// every program. An index that is there is removed by who keeps it, which is package
+// store.
 func (b *Backend) SetIndex(ctx context.Context, allowed bool) error {
-	err := b.change(ctx, func(next *ring) error {
+	return b.change(ctx, func(next *ring) error {
 		next.header.NoIndex = !allowed
 		return nil
 	})
-	if err != nil || allowed {
-		return err
+}
+
+// MayIndex reports whether the store may have a search index: see SetIndex.
+func (b *Backend) MayIndex(ctx context.Context) (bool, error) {
+	r, err := b.reload(ctx)
+	if errors.Is(err, tidemark.ErrSealed) {
+		r, err = b.ring.Load(), nil // a rotation changes neither this nor word hashes
 	}
-	s, err := tidemark.Ability[tidemark.Searcher](b.inner)
-	if err == nil {
-		err = s.Unindex(ctx)
+	if err != nil {
+		return false, err
 	}
-	if errors.Is(err, tidemark.ErrUnsupported) {
-		return nil
-	}
-	return err
+	return !r.header.NoIndex, nil
 }
 
 func errIsThere(id string) error {

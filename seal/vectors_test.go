@@ -74,9 +74,6 @@ func vectors() map[string]string {
 		"sealed line 1":              hexText(l1.Body),
 		"chain of line 2":            hexText(l2.Chain),
 		"sealed line 2":              hexText(l2.Body),
-		"word fisch":                 hashWord(&keys.words, whole, "fisch"),
-		"beginning fis":              hashWord(&keys.words, beginning, "fis"),
-		"beginning fisch":            hashWord(&keys.words, beginning, "fisch"),
 		"name title, tides":          func() string { m := keys.names.mac("title", "tides"); return hexText(m[:12]) }(),
 	}
 }

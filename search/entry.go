@@ -7,13 +7,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// EntryWords returns the words that an entry is found by: those of its Text.
-func EntryWords(e tidemark.Entry) []string {
-	var c collector
-	fields(e.Blocks, c.add)
-	return c.words
-}
-
 // MatchEntry reports whether the query matches an entry.
 func (q Query) MatchEntry(e tidemark.Entry) bool { return q.Match(Text(e)) }
 

@@ -44,7 +44,7 @@ func TestWordsWithPlacesAreTheWordsOfTheEntry(t *testing.T) {
 		var words []string
 		search.EachWord(e, func(word []byte, _ int) { words = append(words, string(word)) })
 		slices.Sort(words)
-		want := search.EntryWords(e)
+		want := search.Words(search.Text(e))
 		slices.Sort(want)
 		if diff := cmp.Diff(want, slices.Compact(words)); len(want) > 0 && diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)

@@ -1,19 +1,16 @@
 package search_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/search"
 )
 
@@ -245,7 +242,7 @@ func TestIndexFindsWhatTheQueryMatches(t *testing.T) {
 		text := strings.Join(parts, "")
 		query, q := drawQuery(t, parts)
 		all, none, verify := q.Terms()
-		hit := indexed(t, text, tidemark.IndexQuery{All: all, None: none})
+		hit := has(search.Words(text), all, none)
 		match := q.Match(text)
 		if match && !hit {
 			t.Fatalf("%q matches %q, but the index does not find it by %v without %v", query, text, all, none)
@@ -262,31 +259,6 @@ func TestIndexFindsWhatTheQueryMatches(t *testing.T) {
 	if matched == 0 || missed == 0 {
 		t.Errorf("%d matches, %d misses: the test drew too little", matched, missed)
 	}
-}
-
-// indexed reports whether a search in the model of all backends finds a line
-// with the words of text.
-func indexed(t *rapid.T, text string, ask tidemark.IndexQuery) bool {
-	ctx := context.Background()
-	b := memory.NewSearcher()
-	defer b.Close()
-	log := tidemark.Key{Kind: "session", ID: "one"}
-	line := tidemark.Line{Seq: 1, Kind: "user", At: time.Unix(1, 0).UTC()}
-	line.Sum = line.Checksum(log)
-	batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: line.At, Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line}}}}
-	if _, err := b.Commit(ctx, batch); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Index(ctx, tidemark.Indexed{Log: log, Seq: 1, At: line.At, Words: search.Words(text)}); err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range b.Search(ctx, ask) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		return true
-	}
-	return false
 }
 
 func TestSnippetShowsTheFirstMatch(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package search defines what the words of a text are and what a query means.
 //
-// A caller with an index fills it with [EntryWords] and queries it for
+// A caller with an index fills it with [EachWord] and queries it for
 // [Query.Terms]; a caller without one passes each text to [Query.Match]. Both
 // find the same. The package reads nothing, stores nothing and knows no store:
 // it is a set of pure functions over text, and safe to use from several

@@ -191,7 +191,7 @@ func TestFollowersAreSentAwayWhenTheServerDrains(t *testing.T) {
 }
 
 func TestWhatAToolIsStillWritingIsReadAndFollowedWhenAskedFor(t *testing.T) {
-	kept := store.New(memory.New(), &store.Options{Words: search.EntryWords})
+	kept := store.New(memory.New(), &store.Options{Places: search.EachWord})
 	s := newTestServer(t, func(o *Options) {
 		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return kept, nil }
 	})

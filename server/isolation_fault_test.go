@@ -207,7 +207,7 @@ func aimed(w *world, s *Server) (all []probe) {
 				add(who, "GET", "/api/v1/"+th.kind+"s/"+th.id, "", "")
 			}
 		}
-		for _, call := range []string{`get {"kind":"dataset","id":"same"}`, `walk {"after":{}}`, `search {"all":[[{"word":"zq","prefix":true}]]}`, `list {"kind":"session"}`, `list {"kind":"item"}`} {
+		for _, call := range []string{`get {"kind":"dataset","id":"same"}`, `walk {"after":{}}`, `list {"kind":"segment"}`, `list {"kind":"session"}`, `list {"kind":"item"}`} {
 			name, body, _ := strings.Cut(call, " ")
 			add(who, "POST", "/api/v1/backend/"+name, "application/json", body)
 		}
@@ -230,7 +230,7 @@ func aimed(w *world, s *Server) (all []probe) {
 		all[len(all)-1].header = map[string]string{"Idempotency-Key": "the id follows from it"}
 		add(who, "DELETE", "/api/v1/datasets/same", "", "")
 		add(who, "GET", "/api/v1/search?q=tides", "", "")
-		add(who, "POST", "/api/v1/backend/unindex", "application/json", "{}")
+		add(who, "POST", "/api/v1/backend/share", "application/json", "{}")
 	}
 	return all
 }

@@ -165,6 +165,7 @@ func (m *matrix) judge(p probe) {
 
 var (
 	aTime   = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`)
+	aNewID  = regexp.MustCompile(`session [0-9a-f-]{36}: entry`) // of a session that was not made, because of this entry
 	aMarker = regexp.MustCompile(`zq(alpha|bravo)x([a-z]+)x([a-z]+)qz`)
 )
 
@@ -182,7 +183,7 @@ func alike(p probe, a answer) string {
 		}
 	}
 	b.Write(a.Body)
-	text := aTime.ReplaceAllString(b.String(), "TIME")
+	text := aNewID.ReplaceAllString(aTime.ReplaceAllString(b.String(), "TIME"), "session ID: entry")
 	if !p.twin {
 		text = strings.NewReplacer(p.swap...).Replace(text)
 	}

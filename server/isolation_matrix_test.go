@@ -430,7 +430,7 @@ func (g *prober) fill(p *probe) {
 
 // fillCall makes the body of a call of a Backend.
 func (g *prober) fillCall(p *probe) {
-	kinds := []string{"session", "notes", "past", "worker", "checkpoint", "file", "name", "fork", "lease", "item", "memory", "job", "agent", "schedule", "review", "tenant", "user", "token", "workspace", "audit", "request", "share"}
+	kinds := []string{"session", "notes", "past", "worker", "checkpoint", "file", "name", "fork", "lease", "item", "memory", "job", "agent", "schedule", "review", "tenant", "user", "token", "workspace", "audit", "request", "share", tidemark.KindIndex, tidemark.KindSegment, tidemark.KindUnindexed}
 	kind := kinds[g.IntN(len(kinds))]
 	of := kind
 	if slices.Contains(kinds[:9], kind) {
@@ -448,10 +448,6 @@ func (g *prober) fillCall(p *probe) {
 		v = api.ListQuestion{Kind: kind, Limit: g.IntN(3)}
 	case "lines":
 		v = api.LinesQuestion{Key: key, Spans: []api.Span{{From: 1}, {Newest: 5}}}
-	case "search":
-		v = api.SearchQuestion{All: [][]api.Term{{{Word: []string{"zq", "zqbravo", "tides"}[g.IntN(3)], Prefix: true}}}}
-	case "unindexed":
-		v = api.KindsQuestion{Kinds: []string{kind}}
 	case "walk":
 		v = api.WalkQuestion{}
 	case "shared":
@@ -465,9 +461,6 @@ func (g *prober) fillCall(p *probe) {
 		}
 		p.body, _ = api.EncodeBatch(b)
 		p.media = api.MediaLines
-		return
-	case "index":
-		p.media, p.body = api.MediaLines, []byte("{}\n")
 		return
 	}
 	text, err := json.Marshal(v)

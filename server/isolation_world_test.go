@@ -91,8 +91,9 @@ type world struct {
 	db      *pgtest.Database // nil: in memory
 	served  *postgres.Database
 	mu      sync.Mutex
-	memory  map[string]*memory.Searcher
+	memory  map[string]*memory.Backend
 	stores  map[string]*store.Store
+	scopes  *store.Scopes
 	users   *tenant.Directory
 	things  []thing
 	callers []somebody
@@ -108,7 +109,7 @@ func (w *world) backend(_ context.Context, p tidemark.Principal) (tidemark.Backe
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.memory[p.Tenant+p.User] == nil {
-		w.memory[p.Tenant+p.User] = memory.NewSearcher()
+		w.memory[p.Tenant+p.User] = memory.New()
 	}
 	return w.memory[p.Tenant+p.User], nil
 }
@@ -122,7 +123,7 @@ func (w *world) open(ctx context.Context, p tidemark.Principal) (*store.Store, e
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stores[name] == nil {
-		w.stores[name] = store.New(b, &store.Options{Words: search.EntryWords})
+		w.stores[name] = store.New(b, &store.Options{Places: search.EachWord, Scopes: w.scopes})
 	}
 	return w.stores[name], nil
 }
@@ -148,7 +149,7 @@ func must[T any](t testing.TB) func(T, error) T {
 
 func newWorld(t testing.TB, served *postgres.Database) *world {
 	t.Helper()
-	w := &world{served: served, memory: make(map[string]*memory.Searcher), stores: make(map[string]*store.Store), table: table{}, actors: map[string]tidemark.Principal{}}
+	w := &world{served: served, memory: make(map[string]*memory.Backend), stores: make(map[string]*store.Store), scopes: store.NewScopes(&store.Options{Places: search.EachWord}), table: table{}, actors: map[string]tidemark.Principal{}}
 	w.users = tenant.NewDirectory(must[*store.Store](t)(w.open(t.Context(), tidemark.Operator())).Records())
 	w.somebody(somebody{name: "nobody"})
 	w.somebody(somebody{name: "a made-up token", token: "made-up"})
@@ -399,7 +400,7 @@ func (w *world) digest(t testing.TB) string {
 		conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), w.db.Super))
 		defer conn.Close(context.Background())
 		for _, p := range w.lee {
-			for _, table := range []string{"record", "log", "line", "word", "share"} {
+			for _, table := range []string{"record", "log", "line", "share"} {
 				var rows string
 				err := conn.QueryRow(t.Context(), `select count(*) || ' ' || coalesce(md5(string_agg(r::text, e'\n' order by r::text)), '') from tidemark.`+table+` r where tenant = $1 and owner = $2`, p.Tenant, p.User).Scan(&rows)
 				if err != nil {

@@ -39,7 +39,7 @@ type crew struct {
 func teammate(name string) tidemark.Principal { return tidemark.TenantOf("acme", name) }
 
 func (m *crew) open(_ context.Context, p tidemark.Principal) (*store.Store, error) {
-	return store.New(m.db.For(p), &store.Options{Words: search.EntryWords}), nil
+	return store.New(m.db.For(p), &store.Options{Places: search.EachWord}), nil
 }
 
 func newCrew(t *testing.T, names ...string) *crew {
@@ -221,7 +221,7 @@ func TestAStoreOverTheWireKnowsTheOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := store.New(b, &store.Options{Words: search.EntryWords})
+	st := store.New(b, &store.Options{Places: search.EachWord})
 	defer st.Close()
 	titles := make(map[string]string)
 	for i, err := range st.Sessions(t.Context(), store.Filter{Each: true}) {

@@ -372,6 +372,8 @@ func (b *sharing) Shared(context.Context, tidemark.SessionID) (tidemark.Scope, s
 	return *b.scope, b.owner, nil
 }
 
+func (b *sharing) Audience() (string, []string) { return b.reader, nil }
+
 func (b *sharing) Of(string) (tidemark.Backend, error) { return b, nil }
 
 func TestOnlyItsOwnerChangesWhatIsShared(t *testing.T) {

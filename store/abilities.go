@@ -15,7 +15,9 @@ func (s *Store) Share(ctx context.Context, id tidemark.SessionID, with tidemark.
 	if err != nil {
 		return err
 	}
-	return sharer.Share(ctx, id, with)
+	err = sharer.Share(ctx, id, with)
+	s.o.Scopes.grew(s.backend)
+	return err
 }
 
 // Shared returns who else may read a session, and its owner.

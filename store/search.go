@@ -15,10 +15,9 @@ import (
 // has them, and Match for what only the text itself can tell.
 type Question struct {
 	Text string            // how somebody put it; binds a cursor to the question
-	All  [][]tidemark.Term // as in tidemark.IndexQuery
-	None []tidemark.Term   //
-	// Phrases are words that every hit has at these places, for an index that knows
-	// them.
+	All  [][]tidemark.Term // every hit has a term of each group; at least one group
+	None []tidemark.Term   // no hit has one of these, unless Match says so
+	// Phrases are words that every hit has at these places.
 	Phrases [][]tidemark.Step
 	Match   func(tidemark.Entry) bool // decides; All and None only lead to it
 
@@ -204,7 +203,7 @@ func (h *hunt) late(part time.Duration) bool {
 }
 
 // indexed reads what the index lacks, then walks through what it offers.
-func (h *hunt) indexed(ctx context.Context, index finder) error {
+func (h *hunt) indexed(ctx context.Context, index *finder) error {
 	h.seen, h.groups = make(map[seenHit]bool), make(map[string]int)
 	if err := h.gatherDrafts(ctx); err != nil {
 		return err
@@ -216,12 +215,12 @@ func (h *hunt) indexed(ctx context.Context, index finder) error {
 		if err != nil {
 			return err
 		}
-		left, err := h.gather(ctx, "", lag.Log, tidemark.Span{From: lag.From, To: lag.To, Backwards: true}, h.q.Within/2)
+		left, err := h.gather(ctx, lag.owner, lag.log, tidemark.Span{From: lag.from, To: lag.to, Backwards: true}, h.q.Within/2)
 		if err != nil {
 			return err
 		}
 		h.answer.Behind += left
-		h.answer.Waiting += lag.To - lag.From + 1
+		h.answer.Waiting += lag.to - lag.from + 1
 	}
 	return h.walkAll(ctx, func(r rank) iter.Seq2[spot, error] {
 		in, notIn := h.q.kinds(r)

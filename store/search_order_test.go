@@ -148,7 +148,7 @@ func ticking() func() time.Time {
 }
 
 func TestASearchThatTakesTooLongSaysWhereItStoppedAndGoesOnThere(t *testing.T) {
-	s := store.New(memory.NewSearcher(), &store.Options{Words: plainWords, Now: ticking()})
+	s := store.New(memory.New(), &store.Options{Places: plainPlaces, Now: ticking()})
 	var many []tidemark.Entry
 	for n := range 40 {
 		many = append(many, user(fmt.Sprint("fish ", n%2)))
@@ -190,7 +190,7 @@ func TestASearchThatTakesTooLongSaysWhereItStoppedAndGoesOnThere(t *testing.T) {
 }
 
 func TestASearchThatHasNoTimeToReadWhatIsNotIndexedSaysHowMuch(t *testing.T) {
-	s := store.New(memory.NewSearcher(), &store.Options{Words: plainWords, Now: ticking()})
+	s := store.New(memory.New(), &store.Options{Places: plainPlaces, Now: ticking()})
 	var many []tidemark.Entry
 	for range 40 {
 		many = append(many, user("fish"))
@@ -209,7 +209,7 @@ func TestASearchThatHasNoTimeToReadWhatIsNotIndexedSaysHowMuch(t *testing.T) {
 }
 
 func TestACursorLeadsThroughMoreThanIsKeptInMemory(t *testing.T) {
-	s := store.New(bare{memory.New()}, &store.Options{Words: plainWords})
+	s := store.New(bare{memory.New()}, nil)
 	var many []tidemark.Entry
 	for range 10_000 {
 		many = append(many, user("fish"))

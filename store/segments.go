@@ -16,10 +16,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/search/index"
 )
 
-// newIndex returns the search index that is kept in the store itself.
-func (s *Store) newIndex() *index.Index {
-	k := records.New(s.backend, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease})
-	return index.New(k, index.Options{Holder: process.Self("search index")})
+// newIndex returns a search index that is kept in a Backend.
+func (s *Store) newIndex(b tidemark.Backend, o index.Options) *index.Index {
+	k := records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease})
+	o.Holder = process.Self("search index")
+	return index.New(k, o)
 }
 
 // written are the logs that this Store appended to and has not indexed.
@@ -61,98 +62,249 @@ func (s *Store) datedBack(b *tidemark.Batch) {
 			continue
 		}
 		noted[id] = true
-		note := tidemark.Record{Key: keyOf(tidemark.KindUnindexed, id, tidemark.NewBatchID()), Version: 1, Body: []byte("{}")}
-		note.Sum = note.Checksum()
-		b.Puts = append(b.Puts, note)
+		b.Puts = append(b.Puts, tidemark.NoteUnindexed(id))
 	}
 }
 
 // source tells the index of sessions and their words.
-type source struct{ s *Store }
+type source struct {
+	s *Store
+	// others says that the logs of others are told of, too, named with their owners.
+	others bool
+	// me, for who keeps the index of a scope, is the scope itself: its own logs are
+	// named, too.
+	me string
+	// told are the notes that are deleted when what they name is indexed.
+	told []tidemark.Record
+	// scopes are those whose notes are looked at and left.
+	scopes []*Store
+}
+
+// whose returns the owner that a log is named with, and whether it is told of.
+func (x source) whose(owner string) (named string, tell bool) {
+	if owner == "" {
+		owner = x.me
+	}
+	return owner, owner == "" || x.others
+}
+
+// of returns the part of the store that an owner keeps.
+func (x source) of(owner string) (*Store, error) { return x.s.of(owner) }
+
+// newestFirst is how many records are listed before all are: mostly few have
+// changed since everything was looked at.
+const newestFirst = 64
 
 // Touched implements index.Source.
 func (x source) Touched(ctx context.Context, since time.Time) iter.Seq2[index.Log, error] {
 	return func(yield func(index.Log, error) bool) {
-		seen := make(map[tidemark.SessionID]bool)
-		// session yields the logs that a session has beside those of its workers.
-		session := func(id tidemark.SessionID) bool {
-			if seen[id] {
-				return true
-			}
-			seen[id] = true
-			for _, kind := range []string{kindSession, kindNotes, kindPast} {
-				if !x.log(ctx, keyOf(kind, id), yield) {
-					return false
-				}
-			}
-			return true
+		t := &telling{x: x, ctx: ctx, since: since, yield: yield, seen: make(map[tidemark.Key]bool)}
+		if !t.noted() {
+			return
 		}
-		all := []struct {
-			kind  string
-			order tidemark.Order
-			look  func(tidemark.Record) bool
+		for _, of := range []struct {
+			kind string
+			look func(*Store, string, tidemark.Record) bool
 		}{
-			{tidemark.KindUnindexed, tidemark.ByID, func(r tidemark.Record) bool {
-				id, _ := sessionOf(r.Key)
-				return session(id) && x.workers(ctx, id, yield) &&
-					yield(index.Log{Key: keyOf(kindSession, id), Note: tidemark.Precondition{Key: r.Key, Version: r.Version}}, nil)
+			{kindSession, func(s *Store, owner string, r tidemark.Record) bool {
+				return t.tell(owner, r.Key, r.Head.Length) && t.session(s, owner, tidemark.SessionID(r.ID))
 			}},
-			{kindSession, tidemark.Newest, func(r tidemark.Record) bool { return session(tidemark.SessionID(r.ID)) }},
-			{kindWorker, tidemark.Newest, func(r tidemark.Record) bool {
-				return yield(index.Log{Key: r.Key, Length: r.Head.Length}, nil)
+			{kindWorker, func(_ *Store, owner string, r tidemark.Record) bool {
+				return t.tell(owner, r.Key, r.Head.Length)
 			}},
 			// A label touches nothing but its name.
-			{kindName, tidemark.Newest, func(r tidemark.Record) bool { id, _ := sessionOf(r.Key); return session(id) }},
-		}
-		for _, of := range all {
+			{kindName, func(s *Store, owner string, r tidemark.Record) bool {
+				id, _ := sessionOf(r.Key)
+				return t.session(s, owner, id)
+			}},
+		} {
 			if of.kind == kindName && since.IsZero() {
 				continue // all sessions were listed
 			}
-			for r, err := range x.s.backend.List(ctx, tidemark.Query{Kind: of.kind, Order: of.order}) {
-				if err != nil {
-					if !yield(index.Log{}, err) || !errors.Is(err, tidemark.ErrCorrupt) {
-						return
-					}
-					continue
-				}
-				if of.order == tidemark.Newest && r.Touched().Before(since) {
-					break
-				}
-				if !of.look(r) {
-					return
-				}
+			if !t.list(of.kind, of.look) {
+				return
 			}
 		}
 	}
 }
 
-// log yields a log, if there is one.
-func (x source) log(ctx context.Context, key tidemark.Key, yield func(index.Log, error) bool) bool {
-	r, err := x.s.backend.Get(ctx, key)
-	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
-		return yield(index.Log{}, err) && errors.Is(err, tidemark.ErrCorrupt)
-	}
-	return r.Head.Length == 0 || yield(index.Log{Key: key, Length: r.Head.Length}, nil)
+// telling is one call of Touched.
+type telling struct {
+	x     source
+	ctx   context.Context
+	since time.Time
+	yield func(index.Log, error) bool
+	seen  map[tidemark.Key]bool // logs and sessions
 }
 
-// workers yields the logs of the workers of a session.
-func (x source) workers(ctx context.Context, id tidemark.SessionID, yield func(index.Log, error) bool) bool {
-	for r, err := range x.s.backend.List(ctx, tidemark.Query{Kind: kindWorker, Prefix: string(id) + ".", Order: tidemark.ByID}) {
-		if !yield(index.Log{Key: r.Key, Length: r.Head.Length}, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+// tell yields a log, once, if there is one.
+func (t *telling) tell(owner string, key tidemark.Key, length int64) bool {
+	key = index.WithOwner(key, owner)
+	if t.seen[key] || length == 0 {
+		return true
+	}
+	t.seen[key] = true
+	return t.yield(index.Log{Key: key, Length: length}, nil)
+}
+
+// failed yields an error, and reports whether to go on.
+func (t *telling) failed(err error) bool {
+	return t.yield(index.Log{}, err) && errors.Is(err, tidemark.ErrCorrupt)
+}
+
+// list looks at the records of a kind that were touched since the time.
+func (t *telling) list(kind string, look func(*Store, string, tidemark.Record) bool) bool {
+	q := tidemark.Query{Kind: kind, Each: t.x.others}
+	if !t.since.IsZero() {
+		q.Limit = newestFirst
+	}
+	for {
+		n := 0
+		for r, err := range t.x.s.backend.List(t.ctx, q) {
+			if n++; err != nil {
+				if !t.failed(err) {
+					return false
+				}
+				continue
+			}
+			if r.Touched().Before(t.since) {
+				return true
+			}
+			owner, tell := t.x.whose(r.Owner)
+			if !tell {
+				continue
+			}
+			s, err := t.x.of(owner)
+			if err != nil {
+				return t.failed(err)
+			}
+			if !look(s, owner, r) {
+				return false
+			}
+		}
+		if q.Limit == 0 || n < q.Limit {
+			return true
+		}
+		q.Limit = 0 // what is touched meanwhile moves, so it begins again
+	}
+}
+
+// session yields the logs that a session has beside those of its workers.
+func (t *telling) session(s *Store, owner string, id tidemark.SessionID) bool {
+	if name := (tidemark.Key{ID: tidemark.SessionName(owner, id)}); t.seen[name] {
+		return true
+	} else {
+		t.seen[name] = true
+	}
+	for _, kind := range []string{kindSession, kindNotes, kindPast} {
+		key := keyOf(kind, id)
+		if t.seen[index.WithOwner(key, owner)] {
+			continue
+		}
+		r, err := s.backend.Get(t.ctx, key)
+		switch {
+		case errors.Is(err, tidemark.ErrNotFound):
+		case err != nil:
+			if !t.failed(err) {
+				return false
+			}
+		case owner == "" && r.Owner != "": // another's, that has the same id
+		case !t.tell(owner, key, r.Head.Length):
 			return false
 		}
 	}
 	return true
 }
 
+// workers yields the logs of the workers of a session.
+func (t *telling) workers(s *Store, owner string, id tidemark.SessionID) bool {
+	for r, err := range s.backend.List(t.ctx, tidemark.Query{Kind: kindWorker, Prefix: string(id) + ".", Order: tidemark.ByID}) {
+		if err != nil {
+			if !t.failed(err) {
+				return false
+			}
+		} else if !t.tell(owner, r.Key, r.Head.Length) {
+			return false
+		}
+	}
+	return true
+}
+
+// noted yields the logs of sessions that notes name, and the notes.
+func (t *telling) noted() bool {
+	if t.x.me != "" {
+		for _, r := range t.x.told {
+			if !t.note(r, r.Group) || !t.yield(index.Log{Key: tidemark.Key{Kind: kindSession, ID: r.ID}, Note: tidemark.Precondition{Key: r.Key, Version: r.Version}}, nil) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, of := range append([]*Store{t.x.s}, t.x.scopes...) {
+		for r, err := range of.backend.List(t.ctx, tidemark.Query{Kind: tidemark.KindUnindexed, Order: tidemark.ByID}) {
+			if err != nil {
+				if !t.failed(err) {
+					return false
+				}
+				continue
+			}
+			own := of == t.x.s
+			if own != (r.Group == "") {
+				continue // one of the tenant itself is beside those of its scope
+			}
+			if own && (!t.note(r, "") || !t.yield(index.Log{Key: tidemark.Key{Kind: kindSession, ID: r.ID}, Note: tidemark.Precondition{Key: r.Key, Version: r.Version}}, nil)) ||
+				!own && !t.note(r, r.Group) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// note yields the logs of a session of an owner that a note names.
+func (t *telling) note(r tidemark.Record, owner string) bool {
+	id, _ := sessionOf(r.Key)
+	s, err := t.x.of(owner)
+	if err != nil {
+		return t.failed(err)
+	}
+	return t.session(s, owner, id) && t.workers(s, owner, id)
+}
+
+// Length implements index.Source.
+func (x source) Length(ctx context.Context, log tidemark.Key) (int64, error) {
+	owner, log := index.CutOwner(log)
+	s, err := x.of(owner)
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.backend.Get(ctx, log)
+	return r.Head.Length, err
+}
+
+// Lines implements index.Source.
+func (x source) Lines(ctx context.Context, log tidemark.Key, span tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	owner, log := index.CutOwner(log)
+	s, err := x.of(owner)
+	if err != nil {
+		return func(yield func(tidemark.Line, error) bool) { yield(tidemark.Line{}, err) }
+	}
+	return s.backend.Lines(ctx, log, span)
+}
+
 // Words implements index.Source.
 func (x source) Words(ctx context.Context, log tidemark.Key) (index.Words, error) {
-	about, err := x.s.about(ctx, log)
+	owner, log := index.CutOwner(log)
+	s, err := x.of(owner)
+	if err != nil {
+		return nil, err
+	}
+	about, err := s.about(ctx, log)
 	if err != nil {
 		return nil, err
 	}
 	_, worker := sessionOf(log)
-	m, err := x.s.marksOf(ctx, about, worker)
+	m, err := s.marksOf(ctx, about, worker)
 	if err != nil {
 		return nil, err
 	}
@@ -167,9 +319,9 @@ func (x source) Words(ctx context.Context, log tidemark.Key) (index.Words, error
 		}
 		if log.Kind != kindNotes {
 			e.Seq += offset
-			e = m.apply(x.s, e)
+			e = m.apply(s, e)
 		}
-		x.s.placeWords(about.Session, log, l, e, put)
+		s.placeWords(about.Session, log, l, e, put)
 	}, nil
 }
 
@@ -226,29 +378,62 @@ func segmentTerms(terms []tidemark.Term) []tidemark.Term {
 	return terms
 }
 
-// segmentFinder asks the index that is kept in the store itself.
-type segmentFinder struct {
-	s    *Store
-	view *index.View
+// finder is what one search asks: the index of what is one's own, and those of what is
+// shared with the principal.
+type finder struct {
+	s      *Store
+	me     string // the principal, in the indexes of scopes
+	own    *index.View
+	shared []*index.View
+	scopes []*Store // whose notes may name what shared does not have
 }
 
-func (f segmentFinder) behind(ctx context.Context) iter.Seq2[tidemark.Lag, error] {
-	return func(yield func(tidemark.Lag, error) bool) {
-		for l, err := range f.view.Behind(ctx, source{f.s}) {
-			if !yield(tidemark.Lag{Log: l.Log, From: l.From, To: l.To}, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+// finder returns the index of the store, nil where there is none.
+func (s *Store) finder(ctx context.Context) (*finder, error) {
+	if s.index == nil {
+		return nil, nil
+	}
+	if err := s.mayIndex(ctx); err != nil {
+		return nil, err
+	}
+	f := &finder{s: s}
+	var err error
+	if f.own, err = s.index.Look(ctx); err != nil {
+		return nil, err
+	}
+	return f, f.lookAtScopes(ctx)
+}
+
+// lag is a run of lines that are not indexed, both ends included.
+type lag struct {
+	owner    string
+	log      tidemark.Key
+	from, to int64
+}
+
+// behind yields the lines that find does not know of; the search reads them. It is
+// called before find, which may know more by then, never less.
+func (f *finder) behind(ctx context.Context) iter.Seq2[lag, error] {
+	src := source{s: f.s, others: f.me != "", scopes: f.scopes}
+	return func(yield func(lag, error) bool) {
+		for l, err := range index.Behind(ctx, src, append([]*index.View{f.own}, f.shared...)...) {
+			owner, log := index.CutOwner(l.Log)
+			if !yield(lag{owner, log, l.From, l.To}, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return
 			}
 		}
 	}
 }
 
-func (f segmentFinder) find(ctx context.Context, l looking) iter.Seq2[spot, error] {
+// find yields the spots of all indexed lines that may match, the newest first,
+// exactly in the order of spots, each once.
+func (f *finder) find(ctx context.Context, l looking) iter.Seq2[spot, error] {
 	q := index.Query{None: segmentTerms(l.None), Phrases: l.Phrases}
 	for _, group := range l.All {
 		q.All = append(q.All, segmentTerms(group))
 	}
 	if b := l.Before; b != nil {
-		at := index.LineOf(b.Log, tidemark.Line{Seq: b.Seq, At: b.At})
+		at := index.LineOf(index.WithOwner(b.Log, b.Owner), tidemark.Line{Seq: b.Seq, At: b.At})
 		q.Before = &at
 	}
 	if !l.Since.IsZero() {
@@ -267,13 +452,21 @@ func (f segmentFinder) find(ctx context.Context, l looking) iter.Seq2[spot, erro
 			rest.None = append(rest.None, term)
 		}
 	}
-	return merge(f.lines(ctx, q), f.lines(ctx, rest))
+	found := merge(f.lines(ctx, f.own, q), f.lines(ctx, f.own, rest))
+	for _, view := range f.shared {
+		found = merge(found, merge(f.lines(ctx, view, q), f.lines(ctx, view, rest)))
+	}
+	return found
 }
 
-func (f segmentFinder) lines(ctx context.Context, q index.Query) iter.Seq2[spot, error] {
+func (f *finder) lines(ctx context.Context, view *index.View, q index.Query) iter.Seq2[spot, error] {
 	return func(yield func(spot, error) bool) {
-		for hit, err := range f.view.Search(ctx, q) {
-			if !yield(spot{At: time.UnixMicro(hit.At).UTC(), Log: index.LogOf(hit.Log), Seq: hit.Seq}, err) || err != nil {
+		for hit, err := range view.Search(ctx, q) {
+			owner, log := index.CutOwner(index.LogOf(hit.Log))
+			if err == nil && owner != "" && owner == f.me {
+				continue // it is found in one's own index
+			}
+			if !yield(spot{At: time.UnixMicro(hit.At).UTC(), Log: log, Seq: hit.Seq, Owner: owner}, err) || err != nil {
 				return
 			}
 		}
@@ -294,7 +487,7 @@ const smallMerge = 20_000
 // looked within a time.
 func (s *Store) indexWritten(ctx context.Context, within time.Duration) error {
 	logs := s.written.take()
-	_, err := s.index.CatchUp(ctx, source{s}, index.Pace{Bytes: behindBytes, Only: logs, Within: within})
+	_, err := s.index.CatchUp(ctx, source{s: s}, index.Pace{Bytes: behindBytes, Only: logs, Within: within, Stamp: untilSometimes})
 	if err != nil {
 		s.written.add(logs...)
 		return err
@@ -358,7 +551,8 @@ func (s *Store) mergeBeside(ctx context.Context) (look, end func()) {
 // kept in the store, with the keys of the parts that held it. Nobody finds it
 // before that either. On a full disk, which has no room for the rest of what these
 // parts hold, the whole index goes, and is made anew when there is room. Without such
-// an index there is nothing to do.
+// an index there is nothing to do. The indexes of what is shared are rewritten, too,
+// where this process may do that; elsewhere the server does it with the change.
 func (s *Store) RewriteIndex(ctx context.Context) error {
 	if s.index == nil {
 		return nil
@@ -367,7 +561,7 @@ func (s *Store) RewriteIndex(ctx context.Context) error {
 	if errors.Is(err, tidemark.ErrStorage) && s.index.Reset(ctx) == nil {
 		err = nil
 	}
-	return err
+	return errors.Join(err, s.o.Scopes.Settle(ctx, s.backend))
 }
 
 // Adopting says that sessions are about to be copied into the store past its rules,
@@ -437,6 +631,9 @@ func (v *View) renew(ctx context.Context, b *tidemark.Batch, seq int64) error {
 		log = keyOf(kindPast, v.ID)
 	case v.Base != nil:
 		return nil // the entry is another session's, which shows it as it is
+	}
+	if _, scopes := v.s.audience(); len(scopes) > 0 { // others may have an index of it
+		b.Puts = append(b.Puts, tidemark.NoteUnindexed(v.ID, tidemark.ChangedLines{Log: log, From: seq, To: seq}))
 	}
 	r, err := v.s.index.Renew(ctx, index.Lines{Log: log, From: seq, To: seq})
 	b.Puts = append(b.Puts, r)

@@ -76,13 +76,13 @@ type Options struct {
 	// Lease is how long a writer may be silent before another may take its
 	// place. The default is DefaultLease.
 	Lease time.Duration
-	// Words returns the words to find an entry by. Without it nothing is
-	// indexed, and a search reads the logs.
-	Words func(tidemark.Entry) []string
 	// Places calls yield with the words to find an entry by and their places, and
-	// reports whether that was all of them. With it, the search index is kept in
-	// the store itself, and the Backend is not asked whether it has one.
+	// reports whether that was all of them. The search index is kept in the store
+	// itself. Without Places nothing is indexed, and a search reads the logs.
 	Places func(e tidemark.Entry, yield func(word []byte, place int)) (all bool)
+	// Scopes keeps the indexes of what is shared, in a process that may. By default
+	// somebody else does, such as the server of a remote store.
+	Scopes *Scopes
 	// Secrets finds the secrets in an entry. The default finds none.
 	Secrets func(tidemark.Entry) []Secret
 	// Redact is what happens to a secret that is about to be written. The
@@ -110,8 +110,9 @@ type Store struct {
 	k       *records.Kernel
 	vault   *vault.Vault
 	kept    *keptWriters
-	index   *index.Index // nil: what is found by words is up to the Backend
-	written *written     // what KeepIndexed has to index
+	index   *index.Index   // nil: a search reads the logs
+	written *written       // what KeepIndexed has to index
+	shared  *sharedIndexes // of what others share
 }
 
 // Self returns this process as the holder of a session; program is the name that
@@ -122,7 +123,7 @@ func Self(program string) tidemark.Holder { return process.Self(program) }
 
 // New returns a Store over b, which it closes when it is closed.
 func New(b tidemark.Backend, o *Options) *Store {
-	s := &Store{backend: b, grown: make(chan struct{}, 1), kept: new(keptWriters), written: new(written)}
+	s := &Store{backend: b, grown: make(chan struct{}, 1), kept: new(keptWriters), written: new(written), shared: new(sharedIndexes)}
 	if o != nil {
 		s.o = *o
 	}
@@ -134,7 +135,7 @@ func New(b tidemark.Backend, o *Options) *Store {
 	mask := func(text string) string { return s.vault.MaskWritten(text) }
 	s.k = records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease, Mask: mask, Grown: s.grew})
 	if s.o.Places != nil {
-		s.index = s.newIndex()
+		s.index = s.newIndex(b, index.Options{})
 	}
 	s.vault = vault.New(s.k, vault.Options{Find: s.o.Secrets, Redact: s.o.Redact, Warn: s.o.Warn})
 	return s

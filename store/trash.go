@@ -363,6 +363,9 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 			if err != nil {
 				return err
 			}
+			if kind == tidemark.KindUnindexed && r.Group != "" {
+				continue // of another owner's session, in the index of a scope
+			}
 			remove(r)
 			shared = shared || kind == records.KindOrigins
 			if kind == kindWorker {

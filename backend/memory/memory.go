@@ -38,7 +38,6 @@ type log struct {
 	head  tidemark.Head
 	lines []tidemark.Line
 	keys  map[string]int64
-	words [][]string // of the lines that are indexed
 }
 
 // New returns an empty Backend.

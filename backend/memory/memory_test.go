@@ -14,10 +14,3 @@ func TestBackend(t *testing.T) {
 		return func() tidemark.Backend { return b.Again() }
 	})
 }
-
-func TestSearcher(t *testing.T) {
-	backendtest.Run(t, func(testing.TB) func() tidemark.Backend {
-		b := memory.NewSearcher()
-		return func() tidemark.Backend { return b.Again() }
-	})
-}

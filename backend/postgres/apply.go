@@ -48,6 +48,7 @@ type applying struct {
 	group  []*pending
 	stand  map[tidemark.Key]*standing
 	shares map[id]id // the scope of sessions that others may read
+	plain  bool      // the tenant's own store is not sealed, so that others can read its sessions
 	known  map[tidemark.Key]map[string]int64
 }
 
@@ -151,6 +152,9 @@ func (a *applying) wants() *wanted {
 			if b.Replaces(b.Puts[i]) == 0 {
 				a.noteCreation(w, k)
 			}
+			if s := notedSession(k); s != nil {
+				w.sessions = append(w.sessions, *s)
+			}
 		}
 		for i := range b.Deletes {
 			must(b.Deletes[i].Key)
@@ -163,6 +167,9 @@ func (a *applying) wants() *wanted {
 			must(k)
 			w.logs[k] = true
 			w.grow.add(k, longAgo)
+			if s := sessionOf(k); s != nil {
+				w.sessions = append(w.sessions, *s)
+			}
 		}
 	}
 	slices.Sort(w.reserve)
@@ -272,6 +279,9 @@ func (a *applying) look(ctx context.Context, c *pgxpool.Conn) error {
 			a.known[k][fromText(key)] = seq
 			return err
 		})
+	}
+	if len(w.sessions) > 0 && user == tenant {
+		batch.Queue(sqlPlain, tenant, user, tidemark.PlainMark().Kind, tidemark.PlainMark().ID).QueryRow(func(row pgx.Row) error { return row.Scan(&a.plain) })
 	}
 	if len(w.sessions) > 0 {
 		each(batch.Queue(sqlShares, tenant, user, w.sessions), func(rows pgx.Rows) error {

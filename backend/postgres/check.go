@@ -30,24 +30,15 @@ var checks = []struct{ place, sql string }{
 	{"table record", `select r.kind, r.id, 'its column touched does not match'
   from tidemark.record r left join tidemark.log l on l.tenant = r.tenant and l.owner = r.owner and l.kind = r.kind and l.id = r.id
   where r.tenant = $1 and r.owner = $2 and r.touched <> ` + fmt.Sprintf(sqlWindowEnd, exactly)},
-	{"the search index", `select l.kind, l.id, 'it says to know other lines than there are' from tidemark.log l
-  where l.tenant = $1 and l.owner = $2 and (l.indexed not between 0 and l.length or l.behind <> (l.indexed < l.length))`},
-	{"the search index", `select coalesce(l.kind, ''), coalesce(l.id, ''), format('it knows %s words of lines that are not there', count(*))
-  from tidemark.word w left join tidemark.log l on l.tenant = w.tenant and l.owner = w.owner and l.log = w.log
-  where w.tenant = $1 and w.owner = $2 and (l.log is null or w.seq > l.indexed) group by l.kind, l.id`},
 	{"table share", `select l.kind, l.id, 'it is not shared as its session is' from (
     select r.tenant, r.owner, r.kind, r.id, r.session, r.scope from tidemark.record r
     union all select g.tenant, g.owner, g.kind, g.id, g.session, g.scope from tidemark.log g) l
   left join tidemark.share s on s.tenant = l.tenant and s.owner = l.owner and s.session = l.session
   where l.tenant = $1 and l.owner = $2 and l.scope is distinct from s.scope`},
-	{"table share", `select l.kind, l.id, format('%s words of it are not shared as it is', count(*)) from tidemark.word w
-  join tidemark.log l on l.tenant = w.tenant and l.owner = w.owner and l.log = w.log
-  where w.tenant = $1 and w.owner = $2 and w.scope is distinct from l.scope group by l.kind, l.id`},
 }
 
 // Check compares heads with their lines and with the lease that they keep, the column touched with what it is
-// derived from, the search index with the lines, and the scopes of shared rows
-// with those of their sessions. It reads no body, and each table a few times.
+// derived from, and the scopes of shared rows with those of their sessions. It reads no body, and each table a few times.
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		if b.mayChange() != nil {

@@ -42,6 +42,7 @@ const commitTimeout = time.Minute
 type writer struct {
 	db  *Database
 	who who
+	of  lane
 
 	mu      sync.Mutex
 	queue   []*pending
@@ -70,7 +71,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
-	w := b.db.writer(b.who)
+	w := b.db.writer(lane{b.who, derived(&batch)})
 	defer b.db.letGo(w)
 	p := &pending{batch: &batch, acts: acts, done: make(chan struct{})}
 	w.add(p)
@@ -106,13 +107,40 @@ func (b *Backend) notYours(ctx context.Context, batch *tidemark.Batch, conflict 
 	return conflict
 }
 
-func (db *Database) writer(who who) *writer {
+// lane is whose batches are carried out together. The search index has one of its own,
+// so that nobody who appends waits for it.
+type lane struct {
+	who     who
+	derived bool
+}
+
+// derived reports whether a batch changes nothing but what can be made again.
+func derived(b *tidemark.Batch) bool {
+	for i := range b.Puts {
+		if !b.Puts[i].Derived() {
+			return false
+		}
+	}
+	for i := range b.Appends {
+		if !b.Appends[i].Log.Derived() {
+			return false
+		}
+	}
+	for i := range b.Deletes {
+		if !b.Deletes[i].Derived() {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(b.Drops, func(k tidemark.Key) bool { return !k.Derived() })
+}
+
+func (db *Database) writer(of lane) *writer {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	w := db.writers[who]
+	w := db.writers[of]
 	if w == nil {
-		w = &writer{db: db, who: who}
-		db.writers[who] = w
+		w = &writer{db: db, who: of.who, of: of}
+		db.writers[of] = w
 	}
 	w.uses++
 	return w
@@ -122,7 +150,7 @@ func (db *Database) letGo(w *writer) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if w.uses--; w.uses == 0 {
-		delete(db.writers, w.who)
+		delete(db.writers, w.of)
 	}
 }
 

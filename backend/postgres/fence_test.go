@@ -15,6 +15,13 @@ import (
 )
 
 // fencedSession makes a session with a lease and one line.
+func checked(t *testing.T, b *Backend) {
+	t.Helper()
+	for err := range b.Check(t.Context()) {
+		t.Error(err)
+	}
+}
+
 func fencedSession(t testing.TB, b *Backend) (log, lease tidemark.Key) {
 	t.Helper()
 	log = key("session", string(tidemark.NewSessionID()))
@@ -286,35 +293,6 @@ func writeOn(t *testing.T, b *Backend, log, lease tidemark.Key, newest *atomic.I
 			}
 		}
 	}
-}
-
-// Servers of the version before call their own function, and put leases by their
-// own statements.
-func TestServersOfTheVersionBeforeAppendBeside(t *testing.T) {
-	made := ready(t, Migration{})
-	b := connected(t, made.Server, nil).For(ada)
-	log, lease := fencedSession(t, b)
-	leased := tidemark.Precondition{Key: lease, Version: 1}
-	keep(t, b, under(log, 2, leased))
-	keep(t, b, under(log, 3, leased))
-	const theirs = `select tidemark.append($1, $2, '{lease}', array[$3], '{1}', '{session}', array[$3], '{1}', array[now()],
-  '{1}', array[$4::bigint], '{user}', '{null}', array[now()], '{3}', '{4}', '{0}', '{0}', array[null::bytea], '{b}', '{0}', array['{}'::bytea],
-  '{}', '{}', '{}', '{}', '{}', '{}', '{}')`
-	before := func(seq int64) error {
-		return b.inTransaction(t.Context(), func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), theirs, b.who.tenant, b.who.user, log.ID, seq)
-			return err
-		})
-	}
-	if err := before(4); err != nil {
-		t.Fatal(err)
-	}
-	keep(t, b, under(log, 5, leased))
-	keep(t, b, tidemark.Batch{Puts: []tidemark.Record{record(lease, 2, "{}")}})
-	if err := before(6); codeOf(err) != codeOtherwise {
-		t.Errorf("under a lost lease: %v", err)
-	}
-	keep(t, b, under(log, 6, tidemark.Precondition{Key: lease, Version: 2}))
 }
 
 func TestWhatIsRememberedOfLogsIsBounded(t *testing.T) {

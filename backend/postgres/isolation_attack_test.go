@@ -113,8 +113,7 @@ func tellings() (all []statement) {
 		"select schema_to_xml('tidemark', true, true, '')", "select word from ts_stat('select to_tsvector(encode(body, ''escape'')) from tidemark.line')",
 		"select * from tidemark.made", "select version_id, is_applied from tidemark.goose_db_version",
 		"select r.id, n.body from tidemark.record r join tidemark.log l using (kind, id) join tidemark.line n on n.log = l.log",
-		"select w.owner, count(*) from tidemark.word w join tidemark.line n using (log, seq) group by 1",
-		"select count(*) from tidemark.word where word = 'same'",
+		"select l.owner, count(*) from tidemark.log l join tidemark.line n using (tenant, owner, log) where l.kind = 'segment' group by 1",
 		"select count(*) from tidemark.line where key = 'k1'",
 	} {
 		all = append(all, statement{sql: sql})
@@ -146,8 +145,8 @@ func intrusions(a asked, f identity) (all []statement) {
 		add("update tidemark.%s set owner = owner where %s and (owner is not null) returning *", name, id)
 		// One's own rows given away, each form with new keys, so that nothing collides.
 		fresh := map[string]string{"record": "id = 'given ' || kind, session = null, scope = null", "log": "id = 'given', log = '" + nobody + "', session = null, scope = null",
-			"line": "log = '" + nobody + "'", "word": "scope = null", "share": "session = '" + nobody + "'"}[name]
-		where := map[string]string{"record": "kind = 'agent'", "log": "kind = 'job'", "line": "seq = 1 and log = '" + log + "'", "word": "seq = 1", "share": "session = '" + world("session", "tenant") + "'"}[name]
+			"line": "log = '" + nobody + "'", "share": "session = '" + nobody + "'"}[name]
+		where := map[string]string{"record": "kind = 'agent'", "log": "kind = 'job'", "line": "seq = 1 and log = '" + log + "'", "share": "session = '" + world("session", "tenant") + "'"}[name]
 		add("update tidemark.%s set tenant = '%s', owner = '%s', %s where %s and %s", name, f.tenant, f.owner, fresh, where, a.own())
 		add("update tidemark.%s set owner = '%s', %s where %s and %s", name, f.owner, fresh, where, a.own())
 		add("merge into tidemark.%s x using (select 1) s on x.tenant = '%s' and x.owner = '%s' when matched then delete", name, f.tenant, f.owner)
@@ -160,9 +159,9 @@ func intrusions(a asked, f identity) (all []statement) {
 	add("insert into tidemark.record values "+record+" on conflict (tenant, owner, kind, id) do update set body = 'planted', version = 9", "agent", "one", "null")
 	add("insert into tidemark.record values "+record+" on conflict (tenant, owner, kind, id) do update set body = 'planted' returning body", "notes", session, orNull(session))
 	add("merge into tidemark.record x using (values ('%[1]s'::uuid, '%[2]s'::uuid)) s(t, o) on x.tenant = s.t and x.owner = s.o and x.kind = 'agent' when matched then update set body = 'planted' when not matched then insert values ('%[1]s', '%[2]s', 'agent', 'merged', null, null, 1, '', '', null, '2026-01-01', '2026-01-01', 'b', 1, 'planted')", f.tenant, f.owner)
-	add("insert into tidemark.log values ('%s', '%s', 'job', 'planted', '"+nobody+"', null, null, 0, '2026-01-01', 0, 0, 0, 0, null, 0, false)", f.tenant, f.owner)
-	add("insert into tidemark.log values ('%s', '%s', 'job', 'one', '%s', null, null, 0, '2026-01-01', 0, 0, 0, 0, null, 0, false)", f.tenant, f.owner, log)
-	add("insert into tidemark.log values ('%s', '%s', 'job', 'other', '%s', null, null, 0, '2026-01-01', 0, 0, 0, 0, null, 0, false) on conflict do nothing", f.tenant, f.owner, log)
+	add("insert into tidemark.log values ('%s', '%s', 'job', 'planted', '"+nobody+"', null, null, 0, '2026-01-01', 0, 0, 0, 0, null)", f.tenant, f.owner)
+	add("insert into tidemark.log values ('%s', '%s', 'job', 'one', '%s', null, null, 0, '2026-01-01', 0, 0, 0, 0, null)", f.tenant, f.owner, log)
+	add("insert into tidemark.log values ('%s', '%s', 'job', 'other', '%s', null, null, 0, '2026-01-01', 0, 0, 0, 0, null) on conflict do nothing", f.tenant, f.owner, log)
 	add("update tidemark.log set length = 99 where %s", id)
 	for seq := 3; seq <= 4; seq++ {
 		add("insert into tidemark.line values ('%s', '%s', '%s', %d, 'user', 'k1', '2026-01-01', 0, 0, 0, 0, null, 'b', 1, 'planted')", f.tenant, f.owner, log, seq)
@@ -170,8 +169,11 @@ func intrusions(a asked, f identity) (all []statement) {
 	}
 	add("insert into tidemark.line select '%s', '%s', log, seq + 10, kind, null, at, parent, depth, nodes, turn, chain, batch, sum, body from tidemark.line", f.tenant, f.owner)
 	add("update tidemark.line set body = 'planted' where %s", id)
-	add("insert into tidemark.word values ('%s', '%s', '%s', 1, null, 'planted', '2026-01-01')", f.tenant, f.owner, log)
-	add("update tidemark.word set word = 'planted' where %s", id)
+	// Notes for who keeps the index of a scope: in the name of another, of a session
+	// that is not shared there, of anything else.
+	for _, n := range []struct{ kind, session, of string }{{"unindexed", session, a.user}, {"unindexed", world("session", "tenant"), f.owner}, {"index", world("session", "tenant"), a.user}} {
+		add("insert into tidemark.record values ('%s', '%s', '%s', '%s.planted', null, null, 1, '%s', '', null, '2026-01-01', '2026-01-01', 'b', 1, 'planted')", f.tenant, f.owner, n.kind, n.session, n.of)
+	}
 	add("insert into tidemark.share values ('%s', '%s', '%s', '%s', '2026-01-01')", f.tenant, f.owner, session, f.tenant)
 	add("insert into tidemark.share values ('%s', '%s', '%s', '%s', '2026-01-01') on conflict (tenant, owner, session) do update set scope = excluded.scope", f.tenant, f.owner, world("session", "first room"), orElse(a.tenant, f.tenant))
 	add("insert into tidemark.share values ('%s', '%s', '%s', '%s', '2026-01-01')", f.tenant, f.owner, nobody, orElse(a.tenant, f.tenant))
@@ -238,16 +240,17 @@ func exposures(a asked) (all []statement) {
 		return nil
 	}
 	private := world("session", "private")
+	// What may be told: of a session that one shares there, to who keeps its index.
+	all = append(all, statement{sql: fmt.Sprintf("insert into tidemark.record values ('%s', '%s', 'unindexed', '%s.told', null, null, 1, '%s', '', null, '2026-01-01', '2026-01-01', 'b', 1, 'told')",
+		a.tenant, a.tenant, world("session", "tenant"), a.user)})
 	for _, scope := range []string{workspaceOf(0, 2), workspaceOf(1, 1), commonRoom, theTenants[0], theTenants[1], userOf(0, 2), a.user} {
 		for _, sql := range []string{
 			"update tidemark.record set scope = '%[1]s' where %[2]s and session = '%[3]s'",
 			"update tidemark.log set scope = '%[1]s' where %[2]s and session = '%[3]s'",
-			"update tidemark.word set scope = '%[1]s' where %[2]s and scope is null",
 			"insert into tidemark.record values ('%[4]s', '%[5]s', 'file', '%[3]s.%[1]s', '%[3]s', '%[1]s', 1, '', '', null, '2026-01-01', '2026-01-01', 'b', 1, 'pushed')",
-			"insert into tidemark.log values ('%[4]s', '%[5]s', 'file', '%[3]s.%[1]s', md5('%[1]s')::uuid, '%[3]s', '%[1]s', 0, '2026-01-01', 0, 0, 0, 0, null, 0, false)",
-			"insert into tidemark.word values ('%[4]s', '%[5]s', '%[6]s', 1, '%[1]s', 'pushed', '2026-01-01')",
+			"insert into tidemark.log values ('%[4]s', '%[5]s', 'file', '%[3]s.%[1]s', md5('%[1]s')::uuid, '%[3]s', '%[1]s', 0, '2026-01-01', 0, 0, 0, 0, null)",
 		} {
-			all = append(all, statement{commit: true, sql: fmt.Sprintf(sql, scope, a.own(), private, a.tenant, a.user, world("log", "session", private))})
+			all = append(all, statement{commit: true, sql: fmt.Sprintf(sql, scope, a.own(), private, a.tenant, a.user)})
 		}
 		all = append(all, statement{commit: scope != a.tenant, sql: fmt.Sprintf("insert into tidemark.share values ('%s', '%s', md5('%[3]s')::uuid, '%[3]s', '2026-01-01')", a.tenant, a.user, scope)},
 			statement{commit: scope != a.tenant, sql: fmt.Sprintf("update tidemark.share set scope = '%s' where %s and session = '%s'", scope, a.own(), world("session", "tenant"))})

@@ -21,19 +21,17 @@ var theColumns = map[string][]column{
 	"record": {{"tenant", "uuid"}, {"owner", "uuid"}, {"kind", "kind"}, {"id", "id"}, {"session", "uuid"}, {"scope", "uuid"}, {"version", "number"},
 		{`"group"`, "text"}, {"state", "text"}, {"batch", "text"}, {"body", "bytes"}},
 	"log": {{"tenant", "uuid"}, {"owner", "uuid"}, {"kind", "kind"}, {"id", "id"}, {"log", "uuid"}, {"session", "uuid"}, {"scope", "uuid"},
-		{"length", "number"}, {"chain", "bytes"}, {"indexed", "number"}},
+		{"length", "number"}, {"chain", "bytes"}, {"lease", "number"}},
 	"line": {{"tenant", "uuid"}, {"owner", "uuid"}, {"log", "uuid"}, {"seq", "number"}, {"kind", "kind"}, {"key", "text"}, {"batch", "text"},
 		{"chain", "bytes"}, {"body", "bytes"}},
-	"word":  {{"tenant", "uuid"}, {"owner", "uuid"}, {"log", "uuid"}, {"seq", "number"}, {"scope", "uuid"}, {"word", "bytes"}},
 	"share": {{"tenant", "uuid"}, {"owner", "uuid"}, {"session", "uuid"}, {"scope", "uuid"}},
 }
 
 // insertable are whole rows with places for what matters. The rest is fixed.
 var insertable = map[string]string{
 	"record": "(%[1]s, %[2]s, %[3]s, %[4]s, %[5]s, %[6]s, 1, '', '', null, '2026-01-01', '2026-01-01', 'b', 1, 'generated')",
-	"log":    "(%[1]s, %[2]s, %[3]s, %[4]s, %[7]s, %[5]s, %[6]s, 0, '2026-01-01', 0, 0, 0, 0, null, 0, false)",
+	"log":    "(%[1]s, %[2]s, %[3]s, %[4]s, %[7]s, %[5]s, %[6]s, 0, '2026-01-01', 0, 0, 0, 0, null)",
 	"line":   "(%[1]s, %[2]s, %[7]s, %[8]s, 'user', null, '2026-01-01', 0, 0, 0, 0, null, 'b', 1, 'generated')",
-	"word":   "(%[1]s, %[2]s, %[7]s, %[8]s, %[6]s, 'generated', '2026-01-01')",
 	"share":  "(%[1]s, %[2]s, %[5]s, %[6]s, '2026-01-01')",
 }
 
@@ -60,7 +58,7 @@ func newGrower(a asked, seed uint64) *grower {
 
 func (g *grower) pick(all ...string) string { return all[g.IntN(len(all))] }
 
-func (g *grower) table() string { return g.pick("record", "log", "line", "word", "share") }
+func (g *grower) table() string { return g.pick("record", "log", "line", "share") }
 
 func (g *grower) column(table string) column {
 	all := theColumns[table]
@@ -76,7 +74,7 @@ func (g *grower) value(kind string) string {
 		}
 		return "'" + g.uuids[g.IntN(len(g.uuids))] + "'"
 	case "kind":
-		return g.pick("'session'", "'notes'", "'agent'", "'job'", "'user'", "'absent'")
+		return g.pick("'session'", "'notes'", "'segment'", "'index'", "'agent'", "'job'", "'user'", "'absent'")
 	case "id":
 		return g.pick("'one'", "'absent'", "'"+world("session", "private")+"'", "'"+world("session", "tenant")+"'", "'"+world("session", "first room")+"'")
 	case "number":

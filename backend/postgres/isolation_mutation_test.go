@@ -69,6 +69,9 @@ func mutations(t *testing.T, db *pgtest.Database) (all []mutation) {
 	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and cmd = 'ALL'`) {
 		add("", "alter policy %s with check (true)", p)
 	}
+	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and cmd = 'INSERT' and with_check <> 'true'`) {
+		add("", "alter policy %s with check (true)", p)
+	}
 	for _, name := range names(`select relname::text from pg_class where relnamespace = 'tidemark'::regnamespace and relrowsecurity`) {
 		add("", "alter table tidemark.%s disable row level security", name)
 	}
@@ -121,7 +124,7 @@ func powers(db *pgtest.Database) []mutation {
 // judges are the askers that mutations are shown to, those first who find most.
 func judges() (all []asked) {
 	askers := askers()
-	for _, i := range []int{3, 12, 1, 2, 0, 14} {
+	for _, i := range []int{3, 12, 1, 2, 0, 14, 15} {
 		all = append(all, askers[i])
 	}
 	return all

@@ -306,7 +306,7 @@ func (e expectation) foreign(t testing.TB, db *pgtest.Database) (sum string, roo
 		oldNode, strings.ReplaceAll(e.tenant, "'", ""))))
 	rooms = make(map[string]int)
 	scopes := "'" + strings.Join(append([]string{e.tenant, nobody}, e.workspaces...), "','") + "'"
-	for _, name := range []string{"record", "log", "word", "share"} {
+	for _, name := range []string{"record", "log", "share"} {
 		rooms[name], err = strconv.Atoi(ask(fmt.Sprintf("select count(*) from tidemark.%s where %s and scope::text not in (%s)", name, e.own(), scopes)))
 		if err != nil {
 			t.Fatal(err)

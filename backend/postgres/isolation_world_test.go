@@ -19,7 +19,7 @@ import (
 // The world in which foreign rows are looked for: three tenants, in each some
 // users of its own, one user and one workspace that are in all of them, and
 // the tenant itself. Everybody has sessions of the same ids, with logs, keys
-// and words of the same names, so that a policy which forgets a part of the
+// of the same names, so that a policy which forgets a part of the
 // key finds something. Every row carries a marker of its own.
 
 var (
@@ -55,6 +55,9 @@ func populate(t testing.TB, db *pgtest.Database) {
 		owners := []string{id, everywhere, userOf(tenant, 1), userOf(tenant, 2)}
 		for _, owner := range owners {
 			f.owner(tenant, id, owner)
+		}
+		for _, scope := range []string{id, commonRoom, workspaceOf(tenant, 1), workspaceOf(tenant, 2)} {
+			f.index(id, scope)
 		}
 		f.acts(id)
 	}
@@ -92,6 +95,20 @@ func (f *filler) owner(tenant int, id, owner string) {
 	f.record(id, owner, "agent", "one", "", "")
 	f.record(id, owner, "job", "one", "", "")
 	f.log(id, owner, "job", "one", "", "")
+	if owner != id { // that of the tenant is the one of its scope
+		f.index(id, owner)
+	}
+}
+
+// theSegment is a segment of the search index, which every scope has and every owner.
+var theSegment = world("segment", "one")
+
+// index is the search index of what is shared with a scope.
+func (f *filler) index(tenant, scope string) {
+	f.record(tenant, scope, "index", "index.shared", "", "")
+	f.record(tenant, scope, "segment", theSegment, "", "")
+	f.log(tenant, scope, "segment", theSegment, "", "")
+	f.record(tenant, scope, "unindexed", world("session", "private")+".old", "", "")
 }
 
 // acts are what was done in a tenant, by servers that everybody has.
@@ -121,15 +138,12 @@ func (f *filler) record(tenant, owner, kind, id, session, scope string) {
 
 func (f *filler) log(tenant, owner, kind, id, session, scope string) {
 	log := world("log", kind, id)
-	f.add(`insert into tidemark.log values ('%s', '%s', '%s', '%s', '%s', %s, %s, 3, '2026-01-01', 1, 1, 1, 1, '%s', 1, true)`,
+	f.add(`insert into tidemark.log values ('%s', '%s', '%s', '%s', '%s', %s, %s, 3, '2026-01-01', 1, 1, 1, 1, '%s')`,
 		tenant, owner, kind, id, log, orNull(session), orNull(scope), f.marker())
 	for seq := 1; seq <= 3; seq++ {
 		m := f.marker()
 		f.add(`insert into tidemark.line values ('%s', '%s', '%s', %d, 'user', 'k%d', '2026-01-01', 1, 1, 1, 1, '%s', '%s', 1, '{"blocks":[{"type":"text","text":"%s"}]}')`,
 			tenant, owner, log, seq, seq, m, m, m)
-		for _, word := range []string{"same", f.marker()} {
-			f.add(`insert into tidemark.word values ('%s', '%s', '%s', %d, %s, '%s', '2026-01-01')`, tenant, owner, log, seq, orNull(scope), word)
-		}
 	}
 }
 
@@ -179,20 +193,22 @@ func (a asked) visible(table string) string {
 	own := "owner = " + orNull(a.user)
 	var others string
 	switch table {
-	case "record", "log":
-		others = fmt.Sprintf("scope in (%s) or session is not null and owner = '%s'", scopes, a.tenant)
+	case "record":
+		others = fmt.Sprintf("scope in (%[1]s) or session is not null and owner = '%[2]s' or kind in ('index', 'segment', 'unindexed') and owner in (%[1]s)", scopes, a.tenant)
+	case "log":
+		others = fmt.Sprintf("scope in (%[1]s) or session is not null and owner = '%[2]s' or kind = 'segment' and owner in (%[1]s)", scopes, a.tenant)
 	case "share":
 		others = fmt.Sprintf("scope in (%s)", scopes)
-	case "word", "line":
+	case "line":
 		others = fmt.Sprintf(`exists (select from tidemark.log l where l.tenant = %[1]s.tenant and l.owner = %[1]s.owner and l.log = %[1]s.log
-and (l.scope in (%[2]s) or l.session is not null and l.owner = '%[3]s'))`, table, scopes, a.tenant)
+and (l.scope in (%[2]s) or l.session is not null and l.owner = '%[3]s' or l.kind = 'segment' and l.owner in (%[2]s)))`, table, scopes, a.tenant)
 	}
 	return fmt.Sprintf("tenant = '%s' and coalesce(%s or %s, false)", a.tenant, own, others)
 }
 
 // theTables are all that hold rows of somebody, those that others are judged
 // by last.
-var theTables = []string{"line", "word", "record", "log", "share"}
+var theTables = []string{"line", "record", "log", "share"}
 
 // withActs are the tables with the one whose rows are their tenant's alone.
 var withActs = append(slices.Clip(theTables), "act")
@@ -236,7 +252,7 @@ func countAsSuper(t testing.TB, db *pgtest.Database, sql string) (n string) {
 func askers() []asked {
 	a, b := theTenants[0], theTenants[1]
 	first := userOf(0, 1)
-	logs := []string{world("log", "job", "one")}
+	logs := []string{world("log", "job", "one"), world("log", "segment", theSegment)}
 	for _, session := range slices.Sorted(maps.Keys(scopesOf(0))) {
 		logs = append(logs, world("log", "session", session))
 	}
@@ -257,5 +273,7 @@ func askers() []asked {
 		{name: "the owner of the tables", tenant: a, user: first, workspaces: rooms, of: userOf(0, 2), logs: logs, asOwner: true},
 		{name: "the owner of the tables who sets nothing", unset: true, asOwner: true},
 		{name: "who reads what was done in a tenant", tenant: a, user: auditor},
+		{name: "a member who names the index of a room", tenant: a, user: first, workspaces: rooms, of: workspaceOf(0, 1), logs: logs},
+		{name: "a member who names the index of another's room", tenant: a, user: first, workspaces: rooms, of: workspaceOf(0, 2), logs: logs},
 	}
 }

@@ -217,10 +217,14 @@ func refsOf(b *Backend, q tidemark.Query, n int) (sql string, args []any) {
 			notMine += ` and not exists (select from tidemark.record m
     where m.tenant = ` + tenant + ` and m.owner = ` + me + ` and m.kind = 'session' and m.id = r.session::text)`
 		}
-		if b.who.user != b.who.tenant {
+		if b.who.user != b.who.tenant && !b.keeps {
 			w.WriteString(` union all (` + part(` and r.session is not null and r.owner = `+tenant+notMine) + `)`)
 		}
-		scopes := w.arg(append(slices.Clone(b.also), b.who.tenant))
+		audience := b.audience()
+		if b.keeps {
+			audience = b.also
+		}
+		scopes := w.arg(audience)
 		w.WriteString(` union all select p.* from unnest(` + scopes + `::uuid[]) s(scope) cross join lateral (` +
 			part(` and r.scope = s.scope and r.owner <> `+tenant+notMine) + `) p`)
 	}

@@ -26,7 +26,7 @@ var policies string
 
 // Schema is the version of the tables that this program works with, the last of
 // the migrations.
-const Schema = 6
+const Schema = 7
 
 // versionTable is where goose records the applied migrations.
 const versionTable = "tidemark.goose_db_version"
@@ -276,7 +276,6 @@ var grants = map[string][]string{
 	"record":           {"SELECT", "INSERT", "UPDATE", "DELETE"},
 	"log":              {"SELECT", "INSERT", "UPDATE", "DELETE"},
 	"line":             {"SELECT", "INSERT", "DELETE"},
-	"word":             {"SELECT", "INSERT", "UPDATE", "DELETE"},
 	"share":            {"SELECT", "INSERT", "UPDATE", "DELETE"},
 	"act":              {"SELECT", "INSERT"},
 	"made":             {"SELECT"},

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,7 +73,7 @@ func newExplaining(t *testing.T, made *pgtest.Database, how Pooler) *explaining 
 	}
 	config.ConnConfig.OnNotice = e.note
 	config.MaxConns = 1 // plans belong to a connection
-	db := &Database{place: "test", writers: make(map[who]*writer)}
+	db := &Database{place: "test", writers: make(map[lane]*writer)}
 	if err := db.detect(t.Context(), config, &Options{Pooler: how}); err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +163,7 @@ func (n *planNode) faults(most float64, indexes map[string]bool) (all []string) 
 // The sizes of the skewed database.
 const (
 	skewTenants  = 20_000
+	skewShared   = 100
 	skewSessions = 5_000
 	skewLines    = 10_000
 )
@@ -180,12 +182,10 @@ insert into tidemark.record (tenant, owner, kind, id, session, version, "group",
     case kind when 'name' then 'title:' || n when 'job' then 'agent' else '' end, case kind when 'session' then 'live' when 'lease' then 'held' when 'job' then 'ok' else '' end,
     null, at, at, 'b', 0, '{}'
   from (%[1]s) s cross join unnest(array[%[2]s]) kind;
-insert into tidemark.log (tenant, owner, kind, id, log, session, length, updated, parent, depth, nodes, turn, behind, indexed)
-  select tenant, owner, 'session', session::text, session, session, %[3]d, at, 1, 2, 0, 0, false, %[3]d from (%[1]s) s;
+insert into tidemark.log (tenant, owner, kind, id, log, session, length, updated, parent, depth, nodes, turn)
+  select tenant, owner, 'session', session::text, session, session, %[3]d, at, 1, 2, 0, 0 from (%[1]s) s;
 insert into tidemark.line (tenant, owner, log, seq, kind, key, at, parent, depth, nodes, turn, batch, sum, body)
-  select tenant, owner, session, i, 'user', 'key ' || i, at, i - 1, i, 0, 0, 'b', 0, '{}' from (%[1]s) s cross join generate_series(1, %[3]d) i;
-insert into tidemark.word (tenant, owner, log, seq, word, at)
-  select tenant, owner, session, 1, convert_to(word, 'UTF8'), at from (%[1]s) s cross join unnest((array['common', 'w' || n %% 100])[:%[3]d]) word`
+  select tenant, owner, session, i, 'user', 'key ' || i, at, i - 1, i, 0, 0, 'b', 0, '{}' from (%[1]s) s cross join generate_series(1, %[3]d) i`
 	const others = `select n, md5('t' || n)::uuid as tenant, md5('o' || n)::uuid as owner, md5('s' || n)::uuid as session,
     timestamptz '2026-01-01' + n * interval '1 minute' as at from generate_series(1, %d) n`
 	mine := fmt.Sprintf(`select n, '%s'::uuid as tenant, '%s'::uuid as owner, md5('m' || n)::uuid as session,
@@ -193,7 +193,7 @@ insert into tidemark.word (tenant, owner, log, seq, word, at)
 	jobs := fmt.Sprintf(`insert into tidemark.record (tenant, owner, kind, id, version, "group", state, due, updated, touched, batch, sum, body)
   select '%[1]s', '%[1]s', 'job', md5('j' || n), 1, 'agent' || n %% 10, 'ok', null, at, at, 'b', 0, '{}'
   from (select n, timestamptz '2026-01-01' + n * interval '1 minute' as at from generate_series(1, %[2]d) n) s`, idText(who.tenant), skewSessions)
-	for _, table := range []string{"record", "log", "line", "word"} {
+	for _, table := range []string{"record", "log", "line"} {
 		tell(t, made.Super, `alter table tidemark.`+table+` set (autovacuum_enabled = false)`)
 	}
 	tell(t, made.Super, fmt.Sprintf(bulk, fmt.Sprintf(others, skewTenants), `'session', 'lease'`, 1), fmt.Sprintf(bulk, mine, `'session', 'lease', 'name'`, 2), jobs)
@@ -232,6 +232,17 @@ func (h *hot) begin(lines int64) {
 	for h.next <= lines {
 		h.commit(tidemark.Batch{Appends: []tidemark.Append{h.lines(min(2000, lines+1-h.next))}})
 	}
+}
+
+// segmentOf makes a segment of so many blocks.
+func segmentOf(k tidemark.Key, blocks int64) tidemark.Batch {
+	a := tidemark.Append{Log: k}
+	for n := range blocks {
+		l := tidemark.Line{Seq: n + 1, Kind: "block", At: skewAt, Body: bytes.Repeat([]byte{byte(n)}, 3900)}
+		l.Sum = l.Checksum(k)
+		a.Lines = append(a.Lines, l)
+	}
+	return tidemark.Batch{Puts: []tidemark.Record{record(k, 1, "{}")}, Appends: []tidemark.Append{a}}
 }
 
 // lines are the next n; one that comes alone has a key.
@@ -281,6 +292,22 @@ func hotStatements(t *testing.T, e *explaining) {
 	h := &hot{t: t, b: e.db.For(ada)}
 	h.begin(skewLines)
 	session := h.key("session")
+	keeping, err := h.b.Keeper(ada.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper := keeping.(*Backend)
+	scope := of(t, h.b, ada.Tenant)
+	mate := e.db.For(tidemark.TenantOf("acme", "bob"))
+	shared := &hot{t: t, b: h.b}
+	shared.begin(skewShared)
+	if err := h.b.Share(ctx, shared.id, tidemark.Scope{With: tidemark.InTenant}); err != nil {
+		t.Fatal(err)
+	}
+	segment := key(tidemark.KindSegment, string(tidemark.NewSessionID()))
+	for _, b := range []*Backend{h.b, keeper} {
+		keep(t, b, segmentOf(segment, 200))
+	}
 	list := func(q tidemark.Query) func(t *testing.T) int {
 		return func(t *testing.T) int { return count(t, h.b.List(ctx, q)) }
 	}
@@ -375,28 +402,30 @@ func hotStatements(t *testing.T, e *explaining) {
 			}
 			return 0
 		}, 0},
-		{"unindexed", 10, "log_behind", func(t *testing.T) int { return min(count(t, h.b.Unindexed(ctx, "session")), 1) }, 1},
-		{"search for a word", 100, "log_id word_own word_shared", func(t *testing.T) int {
-			return count(t, h.b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "common"}}}, Limit: 20}))
-		}, 20},
-		{"search for an absent word", 100, "word_own word_shared", func(t *testing.T) int {
-			return count(t, h.b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "absent"}}}, Limit: 20}))
+		{"a step of the index", 8, "log_pkey record_pkey", func(t *testing.T) int {
+			keep(t, h.b, segmentOf(key(tidemark.KindSegment, string(tidemark.NewSessionID())), 8))
+			return 0
 		}, 0},
-		{"search for two words", countHits, "log_id word_own word_shared", func(t *testing.T) int {
-			return count(t, h.b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "common"}}, {{Word: "w7"}}}, Limit: 20}))
-		}, 20},
-		{"index", 30, "log_behind log_id log_pkey", func(t *testing.T) int {
-			n := 0
-			for lag, err := range h.b.Unindexed(ctx, "session") {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := h.b.Index(ctx, tidemark.Indexed{Log: lag.Log, Seq: lag.From, At: skewAt, Words: []string{"common", "pier"}}); err != nil {
-					t.Fatal(err)
-				}
-				n++
+		{"blocks of one's own index", 3, "line_pkey log_pkey", func(t *testing.T) int {
+			return count(t, h.b.Lines(ctx, segment, tidemark.Span{From: 3, To: 3}, tidemark.Span{From: 77, To: 79}))
+		}, 4},
+		{"which segments of a scope count", 1, "log_pkey record_pkey", func(t *testing.T) int {
+			if _, err := scope.Get(ctx, segment); err != nil {
+				t.Fatal(err)
 			}
-			return min(n, 1)
+			return 0
+		}, 0},
+		{"blocks of the index of a scope", 3, "line_pkey log_id log_pkey", func(t *testing.T) int {
+			return count(t, scope.Lines(ctx, segment, tidemark.Span{From: 3, To: 3}, tidemark.Span{From: 77, To: 79}))
+		}, 4},
+		{"lines of another's session", 50, "line_pkey log_id log_pkey record_pkey share_session", func(t *testing.T) int {
+			return count(t, mate.Lines(ctx, shared.key("session"), tidemark.Span{Newest: 50}))
+		}, 50},
+		{"notes of a scope", 100, "log_pkey record_pkey", func(t *testing.T) int {
+			return min(count(t, scope.List(ctx, tidemark.Query{Kind: tidemark.KindUnindexed, Order: tidemark.ByID})), 1)
+		}, 1},
+		{"what a scope has to index", 100, "log_pkey record_newest record_pkey record_shared", func(t *testing.T) int {
+			return min(count(t, keeper.List(ctx, tidemark.Query{Kind: "session", Each: true, Limit: 64})), 1)
 		}, 1},
 		{"walk", 2048, "log_pkey record_pkey", func(t *testing.T) int {
 			for _, err := range h.b.Walk(ctx, tidemark.Key{Kind: "session", ID: string(h.id)}) {
@@ -444,7 +473,7 @@ func TestAMigrationThatWasCutOffBetweenIndexesGoesOn(t *testing.T) {
 	}
 	const indexes = `select string_agg(c.relname || case when i.indisvalid then '' else ' (invalid)' end, ' ' order by c.relname)
   from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid in ('tidemark.record'::regclass, 'tidemark.log'::regclass)`
-	want := "log_behind log_id log_pkey record_due record_group record_group_state record_newest record_pkey record_shared record_state"
+	want := "log_id log_pkey record_due record_group record_group_state record_newest record_pkey record_shared record_state"
 	if got := tellOne[string](t, made.Owner, indexes); got != want {
 		t.Errorf("indexes %s, want %s", got, want)
 	}

@@ -1,4 +1,4 @@
--- What each row of the six tables is worth to whom. Made anew, whole, by
+-- What each row of the five tables is worth to whom. Made anew, whole, by
 -- every migration that finds it otherwise. A setting that is missing is null,
 -- and equals nothing: no rows. The sub-selects are worked out once a statement,
 -- and never by the planner, who would trip over a setting that is no id.
@@ -6,7 +6,6 @@
 alter table tidemark.record enable row level security, force row level security;
 alter table tidemark.log    enable row level security, force row level security;
 alter table tidemark.line   enable row level security, force row level security;
-alter table tidemark.word   enable row level security, force row level security;
 alter table tidemark.share  enable row level security, force row level security;
 alter table tidemark.act    enable row level security, force row level security;
 
@@ -14,7 +13,6 @@ alter table tidemark.act    enable row level security, force row level security;
 create policy tenant on tidemark.record as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.log    as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.line   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
-create policy tenant on tidemark.word   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.share  as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.act    as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 
@@ -34,37 +32,39 @@ create policy own on tidemark.log using (owner = (select tidemark.setting_id('ti
     and (session is null or left(id, 36) = session::text and
       kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork')));
 
-create policy own on tidemark.word using (owner = (select tidemark.setting_id('tidemark.user')))
-  with check (owner = (select tidemark.setting_id('tidemark.user')) and (scope is null or exists (
-    select from tidemark.log l where l.tenant = word.tenant and l.owner = word.owner and l.log = word.log and l.scope = word.scope)));
-
 -- One shares with the tenant, or with a workspace that one is in.
 create policy own on tidemark.share using (owner = (select tidemark.setting_id('tidemark.user')))
   with check (owner = (select tidemark.setting_id('tidemark.user')) and scope = any (
     (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
 
--- What others shared can be read.
-create policy granted on tidemark.record for select using (scope = any (
+-- What others shared can be read, and the search index of it, which belongs to
+-- the scope itself: as one comparison, because each sub-select costs every
+-- statement.
+create policy granted on tidemark.record for select using (case when kind in ('index', 'segment', 'unindexed') then owner else scope end = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
-create policy granted on tidemark.log for select using (scope = any (
-  (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
-create policy granted on tidemark.word for select using (scope = any (
+create policy granted on tidemark.log for select using (case kind when 'segment' then owner else scope end = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
 create policy granted on tidemark.share for select using (scope = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
 
+-- Who keeps the index of a scope is told what changed of a session that is, or
+-- was until this commit, shared there, by its owner.
+create policy tells on tidemark.record for insert with check (kind = 'unindexed' and session is null and scope is null and exists (
+  select from tidemark.share s where s.tenant = record.tenant and s.owner = (select tidemark.setting_id('tidemark.user'))
+    and s.scope = record.owner and s.session::text = left(record.id, 36) and s.owner::text = record."group"));
+
 -- What belongs to sessions of the tenant itself can be read by everybody in it.
 create policy house on tidemark.record for select using (session is not null and owner = (select tidemark.setting_id('tidemark.tenant')));
 create policy house on tidemark.log    for select using (session is not null and owner = (select tidemark.setting_id('tidemark.tenant')));
-create policy house on tidemark.word   for select using (owner = (select tidemark.setting_id('tidemark.tenant')) and exists (
-  select from tidemark.log l where l.tenant = word.tenant and l.owner = word.owner and l.log = word.log and l.session is not null));
 
 -- Lines have no scope of their own. Those of a log that can be read are read
--- by naming the log, and whose it is, in the transaction.
+-- by naming the log, and whose it is, in the transaction. The index of ids finds
+-- them, however many logs the owner has: as a plain comparison the owner would
+-- invite the planner to walk all of those.
 create policy named on tidemark.line for select using (owner = (select tidemark.setting_id('tidemark.of')) and log = any (
   (select array(select l.log from tidemark.log l where l.tenant = (select tidemark.setting_id('tidemark.tenant'))
-    and l.owner = (select tidemark.setting_id('tidemark.of')) and l.log = any (tidemark.setting_ids('tidemark.logs'))
-    and l.session is not null))::uuid[]));
+    and (l.owner = (select tidemark.setting_id('tidemark.of'))) is true and l.log = any ((select tidemark.setting_ids('tidemark.logs'))::uuid[])
+    and (l.session is not null or l.kind = 'segment')))::uuid[]));
 
 -- What was done in a tenant is added by everybody who does something in it, and
 -- read by the operator alone, whose id follows from the name. There is no

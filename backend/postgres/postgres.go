@@ -62,7 +62,7 @@ type Database struct {
 	place  string // the name used in messages: no password
 
 	mu      sync.Mutex
-	writers map[who]*writer
+	writers map[lane]*writer
 	fences  fences
 	hints   hints
 	close   sync.Once
@@ -82,7 +82,7 @@ func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &Database{place: placeOf(config.ConnConfig), writers: make(map[who]*writer)}
+	db := &Database{place: placeOf(config.ConnConfig), writers: make(map[lane]*writer)}
 	if err := db.detect(ctx, config, o); err != nil {
 		return nil, err
 	}
@@ -161,6 +161,7 @@ type Backend struct {
 	wrong error    // not nil: the principal is invalid
 	alone bool     // closing it closes the database
 	of    *id      // the only owner that is read; nil: the principal, and what others share
+	keeps bool     // the principal is a workspace itself: of others, only what is shared with it is listed
 	from  *Backend // the Backend that Of was called on, and that it closes with
 
 	mu     sync.RWMutex // held for reading by every call
@@ -171,10 +172,9 @@ type Backend struct {
 type who struct{ tenant, user id }
 
 var (
-	_ tidemark.Backend  = (*Backend)(nil)
-	_ tidemark.Searcher = (*Backend)(nil)
-	_ tidemark.Checker  = (*Backend)(nil)
-	_ tidemark.Sharer   = (*Backend)(nil)
+	_ tidemark.Backend = (*Backend)(nil)
+	_ tidemark.Checker = (*Backend)(nil)
+	_ tidemark.Sharer  = (*Backend)(nil)
 )
 
 // For returns the Backend of a principal. It costs nothing and shares the

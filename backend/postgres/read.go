@@ -126,7 +126,7 @@ const (
   cross join lateral (select l.owner, l.log from tidemark.log l where l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4 limit 1) l
   where not exists (select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4)
   order by o.since, o.owner limit 1`
-	sqlTheirs = `select l.owner, l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4 and l.session = $5`
+	sqlTheirs = `select l.owner, l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4 and l.session is not distinct from $5`
 )
 
 func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
@@ -187,7 +187,8 @@ func (p *pager) next(ctx context.Context) error {
 	}
 	p.done = true
 	session := sessionOf(p.key)
-	if session == nil || p.names.logs != nil || p.b.of != nil && p.owner == p.b.who.user {
+	segment := p.b.of != nil && p.key.Kind == tidemark.KindSegment // of the index of a scope
+	if session == nil && !segment || p.names.logs != nil || p.b.of != nil && p.owner == p.b.who.user {
 		return nil
 	}
 	sql := sqlWhose
@@ -196,7 +197,7 @@ func (p *pager) next(ctx context.Context) error {
 	}
 	err := p.b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		p.names = namedLogs{}
-		each(batch.Queue(sql, p.b.who.tenant, p.owner, p.key.Kind, p.key.ID, *session), func(rows pgx.Rows) error {
+		each(batch.Queue(sql, p.b.who.tenant, p.owner, p.key.Kind, p.key.ID, session), func(rows pgx.Rows) error {
 			p.names.logs = make([]id, 1)
 			return rows.Scan(&p.names.of, &p.names.logs[0])
 		})

@@ -93,7 +93,7 @@ func compareMade(ctx context.Context, q querier) (faults []string, err error) {
 			faults = append(faults, what+" is there and should not be")
 		}
 	}
-	for _, table := range []string{"record", "log", "line", "word", "share", "act"} {
+	for _, table := range []string{"record", "log", "line", "share", "act"} {
 		if how := now["row security of "+table]; how != "enabled and forced" {
 			faults = append(faults, "row security of "+table+" is not enabled and forced")
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -37,7 +38,7 @@ const (
     where r.tenant = $1 and r.owner = %[2]s and r.kind = k.kind and r.id >= %[4]s and r.id < %[4]s || '/' and r.session = %[5]s limit 1) r)`
 	sqlTakeSession = `select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = any($3) and r.id >= $4 and r.id < $4 || '/' and r.session = $5
   order by r.kind, r.id for no key update`
-	sqlTakeSessionLogs = `select from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5
+	sqlTakeSessionLogs = `select l.kind, l.id from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5
   order by l.kind, l.id for no key update`
 	sqlShare = `insert into tidemark.share (tenant, owner, session, scope) values ($1, $2, $3, $4)
   on conflict (tenant, owner, session) do update set scope = excluded.scope, since = excluded.since where share.scope <> excluded.scope`
@@ -46,8 +47,7 @@ const (
   and r.session = $5 and r.scope is distinct from $6`
 	sqlScopeLogs = `update tidemark.log l set scope = $6 where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/'
   and l.session = $5 and l.scope is distinct from $6`
-	sqlScopeWords = `update tidemark.word w set scope = $6 where w.tenant = $1 and w.owner = $2 and w.scope is distinct from $6 and w.log = any (array(
-    select l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5))`
+	sqlOldScope = `select s.scope from tidemark.share s where s.tenant = $1 and s.owner = $2 and s.session = $3`
 )
 
 // Of returns a Backend for what one owner keeps, as far as the principal may
@@ -68,6 +68,36 @@ func (b *Backend) Of(owner string) (tidemark.Backend, error) {
 		from = b.from
 	}
 	return &Backend{db: b.db, who: b.who, also: b.also, set: b.set, of: &whose, from: from}, nil
+}
+
+// audience are the scopes in which others share with the principal.
+func (b *Backend) audience() []id { return append(slices.Clone(b.also), b.who.tenant) }
+
+// Audience returns the principal, its workspaces and its tenant.
+func (b *Backend) Audience() (me string, scopes []string) {
+	if b.wrong != nil || b.auditor() {
+		return "", nil
+	}
+	for _, s := range b.audience() {
+		scopes = append(scopes, idText(s))
+	}
+	return idText(b.who.user), scopes
+}
+
+// Keeper returns the Backend of a scope that the principal is in: it reads what is
+// shared with the scope, and writes the index of that. No caller of a server gets it.
+func (b *Backend) Keeper(scope string) (tidemark.Backend, error) {
+	s, err := parseID("scope", scope)
+	if err != nil || b.of != nil || !slices.Contains(b.audience(), s) {
+		return nil, &denied{b.db.place, errors.New("scope " + scope + ": not one of yours")}
+	}
+	p := tidemark.Principal{Tenant: idText(b.who.tenant), User: scope}
+	if s != b.who.tenant {
+		p.Workspaces = []string{scope}
+	}
+	keeper := b.db.For(p)
+	keeper.keeps = s != b.who.tenant
+	return keeper, nil
 }
 
 // whose is the owner whose rows are read first.
@@ -118,11 +148,21 @@ func (b *Backend) Share(ctx context.Context, session tidemark.SessionID, with ti
 	mine := []any{b.who.tenant, b.who.user, sessionKinds, key.ID, s}
 	return b.inTransaction(ctx, func(tx pgx.Tx) error {
 		there := false
+		var old *id
+		var logs []tidemark.ChangedLines
 		batch := &pgx.Batch{}
 		batch.Queue(sqlReserve, []int64{slotOf(b.who, key)})
 		batch.Queue(sqlMine, mine...).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
 		batch.Queue(sqlTakeSession, mine...)
-		batch.Queue(sqlTakeSessionLogs, mine...)
+		each(batch.Queue(sqlTakeSessionLogs, mine...), func(rows pgx.Rows) error {
+			l := tidemark.ChangedLines{From: 1}
+			err := rows.Scan(&l.Log.Kind, &l.Log.ID)
+			if slices.Contains(indexedKinds, l.Log.Kind) {
+				logs = append(logs, l)
+			}
+			return err
+		})
+		each(batch.Queue(sqlOldScope, b.who.tenant, b.who.user, s), func(rows pgx.Rows) error { return rows.Scan(&old) })
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
@@ -130,10 +170,23 @@ func (b *Backend) Share(ctx context.Context, session tidemark.SessionID, with ti
 			return tidemark.NotFoundf("session %s: not found", session)
 		}
 		batch = &pgx.Batch{}
+		// Who keeps the index of a scope is told in the same commit: of the old one
+		// what is hidden now, of the new one to look.
+		tell := func(scope id, gone ...tidemark.ChangedLines) {
+			var n notesOut
+			n.add(scope, b.who.user, tidemark.NoteUnindexed(session, gone...), time.Now().UTC().Truncate(time.Microsecond), tidemark.NewBatchID())
+			n.flush(batch, b.who.tenant)
+		}
+		if changed := old != nil && (scope == nil || *scope != *old); changed {
+			tell(*old, logs...)
+		}
 		if scope != nil {
 			batch.Queue(sqlShare, b.who.tenant, b.who.user, s, *scope)
+			if old == nil || *scope != *old {
+				tell(*scope)
+			}
 		}
-		for _, sql := range []string{sqlScopeRecords, sqlScopeLogs, sqlScopeWords} {
+		for _, sql := range []string{sqlScopeRecords, sqlScopeLogs} {
 			batch.Queue(sql, append(slices.Clone(mine), scope)...)
 		}
 		if scope == nil {

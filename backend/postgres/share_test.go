@@ -24,8 +24,8 @@ func person(name string, workspaces ...string) tidemark.Principal {
 	return p
 }
 
-// talk makes a session with what belongs to one, with words.
-func talk(t testing.TB, b *Backend, id string, words ...string) {
+// talk makes a session with what belongs to one.
+func talk(t testing.TB, b *Backend, id string) {
 	t.Helper()
 	batch := tidemark.Batch{}
 	for _, k := range []tidemark.Key{key("session", id), key("worker", id+".scout"), key("lease", id)} {
@@ -35,16 +35,11 @@ func talk(t testing.TB, b *Backend, id string, words ...string) {
 		}
 	}
 	keep(t, b, batch)
-	for _, a := range batch.Appends {
-		if err := b.Index(t.Context(), tidemark.Indexed{Log: a.Log, Seq: 1, At: a.Lines[0].At, Words: words}); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // sees says what a principal sees of a session: how many of its two records,
-// lines, listed records and hits.
-func sees(t testing.TB, b *Backend, id string) (n [4]int) {
+// lines and listed records.
+func sees(t testing.TB, b *Backend, id string) (n [3]int) {
 	t.Helper()
 	for _, k := range []tidemark.Key{key("session", id), key("worker", id+".scout")} {
 		r, err := b.Get(t.Context(), k)
@@ -69,18 +64,12 @@ func sees(t testing.TB, b *Backend, id string) (n [4]int) {
 			}
 		}
 	}
-	for _, err := range b.Search(t.Context(), tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "tide"}}}}) {
-		if err != nil {
-			t.Error(err)
-		}
-		n[3]++
-	}
 	return n
 }
 
 var (
-	all     = [4]int{2, 2, 2, 2}
-	nothing = [4]int{}
+	all     = [3]int{2, 2, 2}
+	nothing = [3]int{}
 )
 
 func TestSharing(t *testing.T) {
@@ -88,10 +77,10 @@ func TestSharing(t *testing.T) {
 	owner := db.For(person("ada", crew))
 	mate, stranger := db.For(person("bob", crew)), db.For(person("eve", other))
 	foreign := db.For(tidemark.Principal{Tenant: tidemark.IDOf("tenant", "rival"), User: tidemark.IDOf("user", "rival", "mallory"), Workspaces: []string{crew}})
-	talk(t, owner, string(session), "tide")
+	talk(t, owner, string(session))
 	for _, c := range []struct {
 		with                    tidemark.Scope
-		mate, stranger, foreign [4]int
+		mate, stranger, foreign [3]int
 	}{
 		{tidemark.Scope{With: tidemark.Private}, nothing, nothing, nothing},
 		{tidemark.Scope{With: tidemark.InWorkspace, Workspace: crew}, all, nothing, nothing},
@@ -104,7 +93,7 @@ func TestSharing(t *testing.T) {
 		}
 		for name, who := range map[string]struct {
 			b    *Backend
-			want [4]int
+			want [3]int
 		}{"owner": {owner, all}, "mate": {mate, c.mate}, "stranger": {stranger, c.stranger}, "foreign": {foreign, c.foreign}} {
 			if got := sees(t, who.b, string(session)); got != who.want {
 				t.Errorf("%+v: %s sees %v, want %v", c.with, name, got, who.want)
@@ -138,23 +127,10 @@ func TestWhatComesLaterIsSharedToo(t *testing.T) {
 	notes := key("notes", string(session))
 	keep(t, owner, tidemark.Batch{Puts: []tidemark.Record{record(key("name", string(session)+".x"), 1, `{}`), record(key("session", string(session)), 2, `{}`)},
 		Appends: []tidemark.Append{{Log: notes, Lines: []tidemark.Line{line(notes, 1, "label", `{}`)}}}})
-	if err := owner.Index(t.Context(), tidemark.Indexed{Log: notes, Seq: 1, At: at, Words: []string{"late"}}); err != nil {
-		t.Fatal(err)
-	}
 	for _, k := range []tidemark.Key{notes, key("name", string(session)+".x")} {
 		if _, err := mate.Get(t.Context(), k); err != nil {
 			t.Errorf("Get(%s) = %v", k, err)
 		}
-	}
-	hits := 0
-	for h, err := range mate.Search(t.Context(), tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "lat", Prefix: true}}}}) {
-		if err != nil || h.Log != notes {
-			t.Errorf("hit %+v, %v", h, err)
-		}
-		hits++
-	}
-	if hits != 1 {
-		t.Errorf("%d hits, want 1", hits)
 	}
 	if err := mate.Wait(t.Context(), notes, 0); err != nil {
 		t.Errorf("Wait = %v", err)
@@ -209,8 +185,8 @@ func TestOnlyTheOwnerWritesAndShares(t *testing.T) {
 func TestEqualIDsDoNotMeet(t *testing.T) {
 	db := connected(t, ready(t, Migration{}).Server, nil)
 	one, two := db.For(person("ada", crew)), db.For(person("bob", crew))
-	talk(t, one, string(session), "tide")
-	talk(t, two, string(session), "tide")
+	talk(t, one, string(session))
+	talk(t, two, string(session))
 	if err := one.Share(t.Context(), session, tidemark.Scope{With: tidemark.InTenant}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +208,7 @@ func TestEqualIDsDoNotMeet(t *testing.T) {
 func TestEverybodyReadsTheSessionsOfTheTenant(t *testing.T) {
 	db := connected(t, ready(t, Migration{}).Server, nil)
 	house, ada, foreign := db.For(tidemark.TenantOf("acme", "")), db.For(person("ada")), db.For(tidemark.TenantOf("rival", "mallory"))
-	talk(t, house, string(session), "tide")
+	talk(t, house, string(session))
 	if got := sees(t, ada, string(session)); got != all {
 		t.Errorf("ada sees %v, want %v", got, all)
 	}

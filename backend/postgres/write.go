@@ -26,7 +26,7 @@ const (
   select $1, $2, u.* from unnest($3::text[], $4::text[], $5::uuid[], $6::uuid[], $7::uuid[], $8::bigint[], $9::timestamptz[],
     $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bytea[]) u
   on conflict (tenant, owner, kind, id) do update set length = excluded.length, updated = excluded.updated, parent = excluded.parent,
-    depth = excluded.depth, nodes = excluded.nodes, turn = excluded.turn, chain = excluded.chain, behind = true`
+    depth = excluded.depth, nodes = excluded.nodes, turn = excluded.turn, chain = excluded.chain`
 	sqlNewLines = `insert into tidemark.line (tenant, owner, log, seq, kind, key, at, parent, depth, nodes, turn, chain, batch, sum, body)
   select $1, $2, u.* from unnest($3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::timestamptz[],
     $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bytea[], $13::text[], $14::bigint[], $15::bytea[]) u`
@@ -36,7 +36,6 @@ const (
   on conflict (tenant, owner, kind, id) do update set version = excluded.version, "group" = excluded."group", state = excluded.state, due = excluded.due,
     updated = excluded.updated, touched = excluded.touched, batch = excluded.batch, sum = excluded.sum, body = excluded.body`
 	sqlDelete    = `delete from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4`
-	sqlDropWords = `delete from tidemark.word w where w.tenant = $1 and w.owner = $2 and w.log = any($3::uuid[])`
 	sqlDropLines = `delete from tidemark.line n where n.tenant = $1 and n.owner = $2 and n.log = any($3::uuid[])`
 	sqlDropLogs  = `delete from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.log = any($3::uuid[])`
 )
@@ -62,6 +61,7 @@ type writing struct {
 	drops []id
 	touch logTimes
 	acts  actsOut
+	notes notesOut
 }
 
 // write is the second round trip: the changes of the batches whose preconditions
@@ -102,6 +102,7 @@ func (a *applying) collect(w *writing, b *tidemark.Batch) {
 			w.drops = append(w.drops, s.log)
 		}
 	}
+	a.tell(w, b)
 	put := make(map[tidemark.Key]bool)
 	for i := range b.Puts {
 		r := b.Stamp(b.Puts[i])
@@ -267,10 +268,11 @@ func (w *writing) flushAll() {
 		w.batch.Queue(sqlNewActs, append([]any{tenant}, w.acts.args()...)...)
 	}
 	if len(w.drops) > 0 {
-		for _, sql := range []string{sqlDropWords, sqlDropLines, sqlDropLogs} {
+		for _, sql := range []string{sqlDropLines, sqlDropLogs} {
 			w.batch.Queue(sql, tenant, user, w.drops)
 		}
 	}
+	w.notes.flush(w.batch, tenant)
 	w.puts.flush(w)
 	for _, k := range w.gone {
 		w.batch.Queue(sqlDelete, tenant, user, k.Kind, k.ID)

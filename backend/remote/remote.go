@@ -49,14 +49,15 @@ type Options struct {
 
 // Backend speaks to one server. Its methods may be called concurrently.
 type Backend struct {
-	base  *url.URL
-	o     Options
-	http  *http.Client
-	owned *http.Transport // nil when the caller passed a client
-	packs bool            // large requests and responses are compressed
-	most  int64           // bytes that the server accepts in one request
-	finds bool            // the server has an index of words
-	owner string          // the only owner that is asked for
+	base   *url.URL
+	o      Options
+	http   *http.Client
+	owned  *http.Transport // nil when the caller passed a client
+	packs  bool            // large requests and responses are compressed
+	most   int64           // bytes that the server accepts in one request
+	owner  string          // the only owner that is asked for
+	me     string          // who calls, as the server says
+	scopes []string        // likewise, with whom others share
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -156,13 +157,13 @@ func (b *Backend) greet(ctx context.Context) error {
 	if about.Format != api.BackendFormat {
 		return tidemark.Unsupportedf("%s: speaks format %d of these calls, this program format %d; use the same version on both sides", b.base, about.Format, api.BackendFormat)
 	}
-	b.most, b.finds = min(about.MaxRequestBytes, api.MaxRequestBytes), about.Searches
+	if about.Searches {
+		return tidemark.Unsupportedf("%s: is of an earlier version, whose search index this program cannot use; upgrade the server first", b.base)
+	}
+	b.most = min(about.MaxRequestBytes, api.MaxRequestBytes)
+	b.me, b.scopes = about.Principal, about.Scopes
 	return nil
 }
-
-// Searches reports whether the server has an index of words. Without one, the
-// methods of a Searcher return ErrUnsupported.
-func (b *Backend) Searches() bool { return b.finds }
 
 // Address returns where the server is.
 func (b *Backend) Address() string { return b.base.String() }

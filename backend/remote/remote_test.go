@@ -314,9 +314,8 @@ func TestWhatAServerCannotTakeIsNotSent(t *testing.T) {
 	}
 	only := opened(t, b.Address(), &remote.Options{ReadOnly: true})
 	for name, err := range map[string]error{
-		"commit":  second(only.Commit(t.Context(), tidemark.Batch{ID: "b"})),
-		"index":   only.Index(t.Context()),
-		"unindex": only.Unindex(t.Context()),
+		"commit": second(only.Commit(t.Context(), tidemark.Batch{ID: "b"})),
+		"share":  only.Share(t.Context(), tidemark.NewSessionID(), tidemark.Scope{With: tidemark.Private}),
 	} {
 		if !errors.Is(err, tidemark.ErrDenied) {
 			t.Errorf("%s of what is only read = %v, want ErrDenied", name, err)
@@ -383,10 +382,6 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 		for range b.Walk(ctx, tidemark.Key{}) {
-		}
-		for range b.Search(ctx, tidemark.IndexQuery{}) {
-		}
-		for range b.Unindexed(ctx) {
 		}
 		b.Shared(ctx, "x")
 	})

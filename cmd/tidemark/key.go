@@ -231,10 +231,8 @@ func keyIndexCommand(a *app) *cobra.Command {
 		Use:   "index on|off",
 		Short: "Allow or forbid the search index of an encrypted store",
 		Long: `The search index of an encrypted store is encrypted like the rest: whoever can read
-the files learns how large it is and when it changed. In a PostgreSQL database it
-holds keyed hashes of words instead, which tell how many different words there are
-and where the same ones occur. Off, nothing is indexed, and a search decrypts and
-reads.`,
+the files or the tables learns how large it is and when it changed. Off, nothing is
+indexed, and a search decrypts and reads.`,
 		Example:   "  tidemark key index off",
 		Args:      usage(cobra.ExactArgs(1)),
 		ValidArgs: []string{"on", "off"},

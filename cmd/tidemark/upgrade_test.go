@@ -425,7 +425,8 @@ func TestDatabaseOfAnOlderProgramIsMigratedWhenThereIsABackup(t *testing.T) {
 	defer c.Close(context.Background())
 	for _, sql := range []string{ // takes back what came after the second migration
 		`drop table tidemark.act`,
-		`do $$ begin execute (select 'drop function ' || oid::regprocedure from pg_proc where proname = 'append' and pronamespace = 'tidemark'::regnamespace); end $$`,
+		`create table tidemark.word (tenant uuid, owner uuid, log uuid, seq bigint, scope uuid, word bytea, at timestamptz)`,
+		`alter table tidemark.log add column indexed bigint not null default 0, add column behind boolean not null default true`,
 		`alter table tidemark.log add constraint log_session check (true), add constraint log_scope check (true)`,
 		`alter table tidemark.record add constraint record_session check (true), add constraint record_scope check (true)`,
 		`delete from tidemark.goose_db_version where version_id > 2`,

@@ -22,6 +22,12 @@ type Source interface {
 
 	// Words returns a function that says which words a line of a log has.
 	Words(ctx context.Context, log tidemark.Key) (Words, error)
+
+	// Length returns how many lines a log has, 0 when it is gone.
+	Length(ctx context.Context, log tidemark.Key) (int64, error)
+
+	// Lines yields a run of lines of a log, as a Backend does.
+	Lines(ctx context.Context, log tidemark.Key, span tidemark.Span) iter.Seq2[tidemark.Line, error]
 }
 
 // Log is a log with its length.
@@ -48,6 +54,10 @@ type Pace struct {
 	// looked at not longer ago than Within, nothing else is.
 	Only   []tidemark.Key
 	Within time.Duration
+	// Stamp has it said in the index that everything was looked at, also when there was
+	// nothing to index, if that was said longer ago than this: so that whoever searches
+	// has less to look at. 0: it is not said then.
+	Stamp time.Duration
 	// Progress is called as lines are indexed, with how many they are so far.
 	Progress func(lines int64)
 }
@@ -125,9 +135,9 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 	}
 	g := &gathering{ix: ix, v: v, p: p, total: total, epoch: v.family.Epoch}
 	g.begin()
-	logs := v.touched(ctx, src)
+	logs := touched(ctx, src, v)
 	if g.only = p.Within > 0 && (began.Sub(v.family.Until) < p.Within || len(v.family.Adopting) > 0); g.only {
-		logs = ix.lengths(ctx, p.Only)
+		logs = lengths(ctx, src, p.Only)
 	}
 	for log, err := range logs {
 		if errors.Is(err, tidemark.ErrCorrupt) {
@@ -148,35 +158,37 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 }
 
 // lengths yields logs with their lengths.
-func (ix *Index) lengths(ctx context.Context, logs []tidemark.Key) iter.Seq2[Log, error] {
+func lengths(ctx context.Context, src Source, logs []tidemark.Key) iter.Seq2[Log, error] {
 	return func(yield func(Log, error) bool) {
 		for _, key := range logs {
-			r, err := ix.k.Backend().Get(ctx, key)
+			n, err := src.Length(ctx, key)
 			if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
 				err = nil
 			}
-			if !yield(Log{Key: key, Length: r.Head.Length}, err) || err != nil {
+			if !yield(Log{Key: key, Length: n}, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// touched yields the logs that may have lines that are not indexed.
-func (v *snapshot) touched(ctx context.Context, src Source) iter.Seq2[Log, error] {
+// touched yields the logs that may have lines that are not in some indexes.
+func touched(ctx context.Context, src Source, of ...*snapshot) iter.Seq2[Log, error] {
 	return func(yield func(Log, error) bool) {
 		var again []tidemark.Key
-		for _, name := range v.family.Again {
-			again = append(again, LogOf(name))
+		var since time.Time
+		for i, v := range of {
+			for _, name := range v.family.Again {
+				again = append(again, LogOf(name))
+			}
+			if from := v.since(); i == 0 || from.Before(since) {
+				since = from
+			}
 		}
-		for log, err := range v.ix.lengths(ctx, again) {
+		for log, err := range lengths(ctx, src, again) {
 			if !yield(log, err) || err != nil {
 				return
 			}
-		}
-		var since time.Time
-		if !v.family.Until.IsZero() && len(v.family.Adopting) == 0 {
-			since = v.family.Until.Add(-slack)
 		}
 		for log, err := range src.Touched(ctx, since) {
 			if err == nil && log.Note.Version == 0 && slices.Contains(again, log.Key) {
@@ -187,6 +199,14 @@ func (v *snapshot) touched(ctx context.Context, src Source) iter.Seq2[Log, error
 			}
 		}
 	}
+}
+
+// since is from when on logs have to be looked at; zero: all of them.
+func (v *snapshot) since() time.Time {
+	if v.family.Until.IsZero() || len(v.family.Adopting) > 0 {
+		return time.Time{}
+	}
+	return v.family.Until.Add(-slack)
 }
 
 func (g *gathering) begin() {
@@ -206,7 +226,7 @@ func (g *gathering) log(ctx context.Context, src Source, log Log) error {
 				return err
 			}
 		}
-		if err := g.read(ctx, log.Key, span, words); err != nil {
+		if err := g.read(ctx, src, log.Key, span, words); err != nil {
 			return err
 		}
 	}
@@ -272,9 +292,9 @@ const maxLines = segment.MaxLines / 4
 
 // read adds a run of lines. One that is damaged is passed over, as nothing will
 // make it readable.
-func (g *gathering) read(ctx context.Context, log tidemark.Key, span segment.Span, words Words) error {
+func (g *gathering) read(ctx context.Context, src Source, log tidemark.Key, span segment.Span, words Words) error {
 	name, next := nameOf(log), span.From
-	for l, err := range g.ix.k.Backend().Lines(ctx, log, tidemark.Span{From: span.From, To: span.To}) {
+	for l, err := range src.Lines(ctx, log, tidemark.Span{From: span.From, To: span.To}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return err
 		}
@@ -389,7 +409,8 @@ const manyListed = 100
 
 // finish writes what is left.
 func (g *gathering) finish(ctx context.Context, began time.Time) error {
-	idle := len(g.covered) == 0 && len(g.notes) == 0 && (g.only || len(g.v.family.Again)+len(g.v.family.Adopting) == 0)
+	stale := g.p.Stamp > 0 && !g.only && began.Sub(g.v.family.Until) >= g.p.Stamp && (g.listed > 0 || g.ix.o.Owned)
+	idle := !stale && len(g.covered) == 0 && len(g.notes) == 0 && (g.only || len(g.v.family.Again)+len(g.v.family.Adopting) == 0)
 	if idle && (g.only || g.listed == 0 || g.listed < manyListed && !g.v.family.Until.IsZero()) {
 		return nil
 	}

@@ -37,6 +37,9 @@ type Options struct {
 	Family string
 	// Holder is who indexes, for those who wait.
 	Holder tidemark.Holder
+	// Owned says that the logs are those of several owners, and named with them: see
+	// WithOwner.
+	Owned bool
 	// Cache keeps blocks. The default is a Cache of its own.
 	Cache *Cache
 }
@@ -80,6 +83,22 @@ func nameOf(log tidemark.Key) string { return log.Kind + " " + log.ID }
 func LogOf(name string) tidemark.Key {
 	kind, id, _ := strings.Cut(name, " ")
 	return tidemark.Key{Kind: kind, ID: id}
+}
+
+// WithOwner returns how an index with Options.Owned calls a log of an owner: two of
+// them may have logs of the same name. Such names sort by kind, id and owner. Without
+// an owner it is the log itself.
+func WithOwner(log tidemark.Key, owner string) tidemark.Key {
+	if owner != "" {
+		log.ID += " " + owner
+	}
+	return log
+}
+
+// CutOwner is the reverse.
+func CutOwner(log tidemark.Key) (owner string, of tidemark.Key) {
+	log.ID, owner, _ = strings.Cut(log.ID, " ")
+	return owner, log
 }
 
 // LineOf is a line of a log as segments know it.

@@ -206,6 +206,17 @@ func (w *world) Words(_ context.Context, log tidemark.Key) (index.Words, error) 
 	}, nil
 }
 
+// Length implements index.Source.
+func (w *world) Length(ctx context.Context, log tidemark.Key) (int64, error) {
+	r, err := w.be.Get(ctx, log)
+	return r.Head.Length, err
+}
+
+// Lines implements index.Source.
+func (w *world) Lines(ctx context.Context, log tidemark.Key, span tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	return w.be.Lines(ctx, log, span)
+}
+
 func (w *world) wordsOf(log tidemark.Key, l tidemark.Line) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +277,7 @@ func (w *world) found(v *index.View, phrase ...string) (found []segment.Line) {
 			}
 		}
 	}
-	for lines, err := range v.Behind(context.Background(), w) {
+	for lines, err := range index.Behind(context.Background(), w, v) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -311,7 +322,7 @@ func (w *world) catchUp(ix *index.Index, p index.Pace) {
 // caughtUp fails when the index lacks something.
 func (w *world) caughtUp(v *index.View) {
 	w.t.Helper()
-	for lines, err := range v.Behind(context.Background(), w) {
+	for lines, err := range index.Behind(context.Background(), w, v) {
 		w.t.Fatalf("not indexed: %v, %v", lines, err)
 	}
 }

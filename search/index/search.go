@@ -28,6 +28,10 @@ func (ix *Index) Look(ctx context.Context) (*View, error) {
 	return &View{at: at}, nil
 }
 
+// Nothing returns a View of no segments, for an index that cannot be read: everything
+// is Behind.
+func (ix *Index) Nothing() *View { return &View{at: &snapshot{ix: ix}} }
+
 func (v *View) now() *snapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -49,6 +53,9 @@ func (v *View) newer(ctx context.Context, at *snapshot, err error) (*snapshot, e
 	}
 	return v.at, nil
 }
+
+// Made reports whether the index was ever made.
+func (v *View) Made() bool { return v.now().version > 0 }
 
 // Segments is how many segments there are, and how many lines they have together.
 func (v *View) Segments() (segments int, lines int64) {
@@ -96,16 +103,22 @@ func (s *snapshot) search(ctx context.Context, q *Query, yield func(Hit, error) 
 	return true, nil
 }
 
-// Behind yields the lines that the index does not have. Who reads these first, and
-// asks the same View then, misses nothing that was committed before Look, and may
-// see a line twice that was indexed meanwhile. ErrCorrupt: a log of the source, or the
-// index itself, is damaged; it goes on behind that.
-func (v *View) Behind(ctx context.Context, src Source) iter.Seq2[Lines, error] {
+// Behind yields the lines that none of some indexes has. Who reads these first, and
+// asks the same Views then, misses nothing that was committed before Look, and may
+// see a line twice that was indexed meanwhile. A log is looked for in the Views of
+// its sort alone: those of Options.Owned have the logs that are named with their
+// owners. ErrCorrupt: a log of the source, or an index itself, is damaged; it goes on
+// behind that.
+func Behind(ctx context.Context, src Source, views ...*View) iter.Seq2[Lines, error] {
 	return func(yield func(Lines, error) bool) {
-		for log, err := range v.now().touched(ctx, src) {
-			var spans []segment.Span
+		var now []*snapshot
+		for _, v := range views {
+			now = append(now, v.now())
+		}
+		for log, err := range touched(ctx, src, now...) {
+			var left []segment.Span
 			if err == nil {
-				spans, err = v.missing(ctx, log)
+				left, err = behind(ctx, log, views)
 			}
 			if err != nil {
 				if !yield(Lines{}, err) || !errors.Is(err, tidemark.ErrCorrupt) {
@@ -113,13 +126,33 @@ func (v *View) Behind(ctx context.Context, src Source) iter.Seq2[Lines, error] {
 				}
 				continue
 			}
-			for _, s := range spans {
+			for _, s := range left {
 				if !yield(Lines{log.Key, s.From, s.To}, nil) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// behind returns which lines of a log no View has.
+func behind(ctx context.Context, log Log, views []*View) ([]segment.Span, error) {
+	if log.Length < 1 {
+		return nil, nil
+	}
+	owner, _ := CutOwner(log.Key)
+	left := []segment.Span{{From: 1, To: log.Length}}
+	for _, v := range views {
+		if v.now().ix.o.Owned != (owner != "") || len(left) == 0 {
+			continue
+		}
+		missing, err := v.missing(ctx, log)
+		if err != nil {
+			return nil, err
+		}
+		left = segment.Less(left, segment.Less(left, missing)) // what both lack
+	}
+	return left, nil
 }
 
 func (v *View) missing(ctx context.Context, log Log) ([]segment.Span, error) {

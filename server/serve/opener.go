@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -23,6 +25,7 @@ type Opener struct {
 	options func(open.Access) *open.Options
 	single  bool               // one store for everybody, because there is one user
 	db      *postgres.Database // nil: embedded stores
+	scopes  *store.Scopes      // the indexes of what is shared in db
 	own     *open.Opened       // the named store, when it is embedded
 	lent    bool               // the caller closes db and own
 
@@ -48,7 +51,10 @@ func OpenStores(ctx context.Context, url string, single bool, options func(open.
 	t.single = single
 	var err error
 	if open.IsPostgres(url) {
-		t.db, err = postgres.Connect(ctx, url, nil)
+		if t.db, err = postgres.Connect(ctx, url, nil); err == nil {
+			t.scopes = store.NewScopes(&store.Options{Places: search.EachWord})
+			t.work.Go(func() { t.scopes.Keep(t.life) })
+		}
 		err = open.DatabaseHint(err)
 	} else {
 		t.own, err = open.Open(ctx, url, options(open.Create))
@@ -94,13 +100,45 @@ func (t *Opener) Ready(ctx context.Context) error {
 // sealed stays sealed.
 func (t *Opener) Backend(ctx context.Context, p tidemark.Principal) (tidemark.Backend, error) {
 	if t.db != nil {
-		return t.db.For(p), nil
+		b := t.db.For(p)
+		t.scopes.Uses(b)
+		return served{b, t.scopes}, nil
 	}
 	o, err := t.embedded(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	return o.Inner, nil
+}
+
+// served is the storage of a principal for clients that know the rules of sessions
+// themselves, but not what others have indexed of what they share.
+type served struct {
+	*postgres.Backend
+	scopes *store.Scopes
+}
+
+// Commit also takes what a batch destroys or masks out of the indexes of what is
+// shared, before it answers. If that fails, which the client cannot help, it is done
+// within a minute.
+func (b served) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
+	receipt, err := b.Backend.Commit(ctx, batch)
+	if err != nil {
+		return receipt, err
+	}
+	b.scopes.Grew(b.Backend)
+	notes := slices.ContainsFunc(batch.Puts, func(r tidemark.Record) bool { return r.Kind == tidemark.KindUnindexed })
+	if drops := slices.ContainsFunc(batch.Drops, func(k tidemark.Key) bool { return !k.Derived() }); drops || notes {
+		_ = b.scopes.Settle(ctx, b.Backend)
+	}
+	return receipt, nil
+}
+
+// Share also has the indexes of what is shared follow soon.
+func (b served) Share(ctx context.Context, id tidemark.SessionID, with tidemark.Scope) error {
+	err := b.Backend.Share(ctx, id, with)
+	b.scopes.Grew(b.Backend)
+	return err
 }
 
 // Store returns the store of a principal, with its index kept up to date.
@@ -114,8 +152,7 @@ func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store,
 	}
 	how := t.options(open.Write)
 	how.Plain = false
-	inner := tidemark.Backend(t.db.For(p))
-	b := inner
+	b := tidemark.Backend(t.db.For(p))
 	sealed, err := seal.IsSealed(ctx, b)
 	if err != nil {
 		return nil, err
@@ -125,12 +162,13 @@ func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store,
 			return nil, hint.With(err, "this store was encrypted by its user: only tidemark --store https://… with the key can read it")
 		}
 	}
-	o, err := open.Rules(b, inner, how)
+	o, err := open.Rules(b, how)
 	if err != nil {
 		return nil, err
 	}
 	// A client's folders are not looked up on this machine.
 	o.Marks, o.There = nil, nil
+	o.Scopes = t.scopes
 	s := store.New(b, o)
 	t.work.Go(func() { s.KeepIndexed(t.life) })
 	return s, nil

@@ -45,18 +45,14 @@ type call struct {
 }
 
 var calls = map[string]call{
-	"get":       {serve: get},
-	"list":      {serve: list},
-	"lines":     {serve: lines},
-	"commit":    {serve: commit, media: api.MediaLines, most: api.MaxRequestBytes, writes: true},
-	"wait":      {serve: wait},
-	"search":    {serve: search},
-	"unindexed": {serve: unindexed},
-	"index":     {serve: index, media: api.MediaLines, most: api.MaxRequestBytes, writes: true},
-	"unindex":   {serve: unindex, writes: true},
-	"walk":      {serve: walk},
-	"share":     {serve: share, writes: true},
-	"shared":    {serve: shared},
+	"get":    {serve: get},
+	"list":   {serve: list},
+	"lines":  {serve: lines},
+	"commit": {serve: commit, media: api.MediaLines, most: api.MaxRequestBytes, writes: true},
+	"wait":   {serve: wait},
+	"walk":   {serve: walk},
+	"share":  {serve: share, writes: true},
+	"shared": {serve: shared},
 }
 
 // Names are all calls, in alphabetical order.
@@ -129,7 +125,11 @@ func (q *backendCall) run(open func(*http.Request) (tidemark.Backend, error)) (e
 		q.w.Header().Set(api.OwnerHeader, owner)
 	}
 	if q.call.serve == nil {
-		return q.answer(api.About{Service: api.Service, Format: api.BackendFormat, MaxRequestBytes: api.MaxRequestBytes, Searches: searches(q.be)})
+		about := api.About{Service: api.Service, Format: api.BackendFormat, MaxRequestBytes: api.MaxRequestBytes}
+		if s, err := tidemark.Ability[tidemark.Sharer](q.be); err == nil {
+			about.Principal, about.Scopes = s.Audience()
+		}
+		return q.answer(about)
 	}
 	if err := q.body(); err != nil {
 		return err
@@ -372,78 +372,6 @@ func poll(ctx context.Context, be tidemark.Backend, k api.KeyQuestion) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// searches reports whether a Backend has an index of words. A Fence has the methods
-// in any case.
-func searches(b tidemark.Backend) bool {
-	if f, ok := b.(Fence); ok {
-		b = f.Backend
-	}
-	_, err := tidemark.Ability[tidemark.Searcher](b)
-	return err == nil
-}
-
-func (q *backendCall) searcher() (tidemark.Searcher, error) {
-	return tidemark.Ability[tidemark.Searcher](q.be)
-}
-
-func search(q *backendCall) error {
-	var sq api.SearchQuestion
-	if err := q.question(&sq); err != nil {
-		return err
-	}
-	ask, err := sq.IndexQuery()
-	if err != nil {
-		return err
-	}
-	s, err := q.searcher()
-	if err != nil {
-		return err
-	}
-	return answerAll(q, s.Search(q.r.Context(), ask), func(h tidemark.Hit) api.Element {
-		return api.Element{Hit: &api.Hit{Log: h.Log, Seq: h.Seq, At: h.At, Owner: h.Owner}}
-	})
-}
-
-func unindexed(q *backendCall) error {
-	var kq api.KindsQuestion
-	if err := q.question(&kq); err != nil {
-		return err
-	}
-	s, err := q.searcher()
-	if err != nil {
-		return err
-	}
-	return answerAll(q, s.Unindexed(q.r.Context(), kq.Kinds...), func(l tidemark.Lag) api.Element {
-		return api.Element{Lag: &api.Lag{Log: l.Log, From: l.From, To: l.To}}
-	})
-}
-
-func index(q *backendCall) error {
-	lines, err := api.DecodeIndex(q.r.Body)
-	if err != nil {
-		return err
-	}
-	s, err := q.searcher()
-	if err != nil {
-		return err
-	}
-	if err := s.Index(q.r.Context(), lines...); err != nil {
-		return err
-	}
-	return q.answer(api.Done{Done: true})
-}
-
-func unindex(q *backendCall) error {
-	s, err := q.searcher()
-	if err != nil {
-		return err
-	}
-	if err := s.Unindex(q.r.Context()); err != nil {
-		return err
-	}
-	return q.answer(api.Done{Done: true})
 }
 
 func walk(q *backendCall) error {

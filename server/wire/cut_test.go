@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,15 +92,22 @@ func backendSay(text string) tidemark.Entry { return tidemark.Say(tidemark.User,
 
 func backendWords(e tidemark.Entry) []string { return strings.Fields(strings.ToLower(e.Text())) }
 
+func backendPlaces(e tidemark.Entry, yield func([]byte, int)) bool {
+	for i, word := range backendWords(e) {
+		yield([]byte(word[:min(len(word), 64)]), i)
+	}
+	return true
+}
+
 // TestCutConnectionsLoseAndDoubleNothing appends through a bad line, and reads
 // through one.
 func TestCutConnectionsLoseAndDoubleNothing(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			kept := memory.NewSearcher()
+			kept := memory.New()
 			line := backendCut(t, backendServed(t, kept), seed, 24000)
 			far := backendOpened(t, line.url())
-			s := store.New(far, &store.Options{Words: backendWords})
+			s := store.New(far, &store.Options{Places: backendPlaces})
 			w := s.Create(tidemark.Session{Title: "over a bad line"}, tidemark.Holder{Program: "test"})
 			var want []string
 			for i := range 80 {
@@ -111,7 +117,7 @@ func TestCutConnectionsLoseAndDoubleNothing(t *testing.T) {
 				}
 				want = append(want, text)
 			}
-			near := store.New(kept.Again(), &store.Options{Words: backendWords})
+			near := store.New(kept.Again(), &store.Options{Places: backendPlaces})
 			for name, s := range map[string]*store.Store{"here": near, "there": s} {
 				if d := cmp.Diff(want, backendTexts(t, s, w.ID())); d != "" {
 					t.Errorf("%s (-want +got):\n%s", name, d)
@@ -144,7 +150,7 @@ func backendTexts(t *testing.T, s *store.Store, id tidemark.SessionID) (texts []
 }
 
 // backendSameReading compares every way of reading two Backends.
-func backendSameReading(t *testing.T, kept *memory.Searcher, far tidemark.Backend, log tidemark.Key) {
+func backendSameReading(t *testing.T, kept *memory.Backend, far tidemark.Backend, log tidemark.Key) {
 	t.Helper()
 	ctx := t.Context()
 	for i := range 40 {
@@ -162,12 +168,6 @@ func backendSameReading(t *testing.T, kept *memory.Searcher, far tidemark.Backen
 		backendSame(t, fmt.Sprintf("list %+v", q), backendAll(t, kept.List(ctx, q)), backendAll(t, far.List(ctx, q)))
 	}
 	backendSame(t, "walk", backendAll(t, kept.Walk(ctx, tidemark.Key{})), backendAll(t, far.Walk(ctx, tidemark.Key{})))
-	ask := tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "message"}}}}
-	hits := backendAll(t, far.(tidemark.Searcher).Search(ctx, ask))
-	slices.SortFunc(hits, func(a, b tidemark.Hit) int { return int(b.Seq - a.Seq) })
-	near := backendAll(t, kept.Search(ctx, ask))
-	slices.SortFunc(near, func(a, b tidemark.Hit) int { return int(b.Seq - a.Seq) })
-	backendSame(t, "search", near, hits)
 }
 
 func backendSame(t *testing.T, what string, want, got any) {
@@ -243,7 +243,7 @@ func TestALostAnswerIsAskedForAgain(t *testing.T) {
 	} {
 		for servers, want := range map[int]error{1: c.one, 2: c.two} {
 			t.Run(fmt.Sprintf("%s with %d", c.name, servers), func(t *testing.T) {
-				kept := memory.NewSearcher()
+				kept := memory.New()
 				backendKeep(t, kept, tidemark.Batch{Puts: []tidemark.Record{backendtest.NewRecord(old, 1, `{}`)}})
 				s := backendDeaf(t, kept, servers, func() {
 					if len(c.between.Puts) > 0 {

@@ -22,7 +22,7 @@ func TestTheExamplesOfTheWirePageAreAnsweredAsTheyStand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := backendServed(t, memory.NewSearcher())
+	s := backendServed(t, memory.New())
 	media := map[string]string{"json": api.MediaJSON, "ndjson": api.MediaLines}
 	var answer, call string
 	called := map[string]bool{}

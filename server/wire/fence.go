@@ -103,48 +103,20 @@ func (f Fence) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 	return f.Backend.Wait(ctx, log, after)
 }
 
-func (f Fence) searcher() (tidemark.Searcher, error) {
-	return tidemark.Ability[tidemark.Searcher](f.Backend)
-}
-
-func (f Fence) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
-	s, err := f.searcher()
-	if err != nil {
-		return func(yield func(tidemark.Hit, error) bool) { yield(tidemark.Hit{}, err) }
-	}
-	return s.Search(ctx, a)
-}
-
-func (f Fence) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
-	s, err := f.searcher()
-	if err != nil {
-		return func(yield func(tidemark.Lag, error) bool) { yield(tidemark.Lag{}, err) }
-	}
-	return s.Unindexed(ctx, kinds...)
-}
-
-func (f Fence) Index(ctx context.Context, lines ...tidemark.Indexed) error {
-	s, err := f.searcher()
-	if err != nil {
-		return err
-	}
-	return s.Index(ctx, lines...)
-}
-
-func (f Fence) Unindex(ctx context.Context) error {
-	s, err := f.searcher()
-	if err != nil {
-		return err
-	}
-	return s.Unindex(ctx)
-}
-
 func (f Fence) Share(ctx context.Context, id tidemark.SessionID, with tidemark.Scope) error {
 	s, err := tidemark.Ability[tidemark.Sharer](f.Backend)
 	if err != nil {
 		return err
 	}
 	return s.Share(ctx, id, with)
+}
+
+func (f Fence) Audience() (me string, scopes []string) {
+	s, err := tidemark.Ability[tidemark.Sharer](f.Backend)
+	if err != nil {
+		return "", nil
+	}
+	return s.Audience()
 }
 
 func (f Fence) Of(owner string) (tidemark.Backend, error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -19,10 +18,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// backendSpy sees what a server sees: every request, and every batch, word and
-// question as it is understood.
+// backendSpy sees what a server sees: every request, and every batch as it is
+// understood.
 type backendSpy struct {
-	*memory.Searcher
+	*memory.Backend
 	mu   sync.Mutex
 	seen bytes.Buffer
 }
@@ -42,19 +41,7 @@ func (s *backendSpy) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Rec
 			s.note("%s %s %s %s", a.Log, l.Kind, l.Key, l.Body)
 		}
 	}
-	return s.Searcher.Commit(ctx, b)
-}
-
-func (s *backendSpy) Index(ctx context.Context, lines ...tidemark.Indexed) error {
-	for _, l := range lines {
-		s.note("%s %q", l.Log, l.Words)
-	}
-	return s.Searcher.Index(ctx, lines...)
-}
-
-func (s *backendSpy) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
-	s.note("%q", a)
-	return s.Searcher.Search(ctx, a)
+	return s.Backend.Commit(ctx, b)
 }
 
 func (s *backendSpy) served(t *testing.T) *httptest.Server {
@@ -76,7 +63,7 @@ func (s *backendSpy) served(t *testing.T) *httptest.Server {
 func backendTalk(t *testing.T, be tidemark.Backend) {
 	t.Helper()
 	ctx := t.Context()
-	s := store.New(be, &store.Options{Words: backendWords})
+	s := store.New(be, &store.Options{Places: backendPlaces})
 	w := s.Create(tidemark.Session{Title: "kanarienvogel plans", Project: "/home/ada/kanarienvogel"}, tidemark.Holder{Program: "test"})
 	for _, text := range []string{"the kanarienvogel sings", "it sings gladly", "and sleeps"} {
 		if _, err := w.Append(ctx, backendSay(text)); err != nil {
@@ -129,7 +116,7 @@ func backendTalk(t *testing.T, be tidemark.Backend) {
 }
 
 func TestAStoreWorksOverTheWire(t *testing.T) {
-	spy := &backendSpy{Searcher: memory.NewSearcher()}
+	spy := &backendSpy{Backend: memory.New()}
 	backendTalk(t, backendOpened(t, spy.served(t).URL))
 	if !strings.Contains(spy.seen.String(), "kanarienvogel sings") {
 		t.Error("the spy is blind")
@@ -137,7 +124,7 @@ func TestAStoreWorksOverTheWire(t *testing.T) {
 }
 
 func TestTheServerOfASealedStoreSeesNoWord(t *testing.T) {
-	spy := &backendSpy{Searcher: memory.NewSearcher()}
+	spy := &backendSpy{Backend: memory.New()}
 	url := spy.served(t).URL
 	be := backendSealed(t, func() tidemark.Backend { return backendOpened(t, url) })()
 	if _, ok := be.(*seal.Backend); !ok {
@@ -149,7 +136,7 @@ func TestTheServerOfASealedStoreSeesNoWord(t *testing.T) {
 			t.Errorf("the server saw %q in …%.80q…", word, spy.seen.String()[max(i-30, 0):])
 		}
 	}
-	for _, sign := range []string{"/api/v1/backend/search", "/api/v1/backend/index", "/api/v1/backend/commit"} {
+	for _, sign := range []string{"/api/v1/backend/lines", "/api/v1/backend/commit", "segment"} {
 		if !strings.Contains(spy.seen.String(), sign) {
 			t.Errorf("the spy saw no %s", sign)
 		}
@@ -168,11 +155,7 @@ func TestAbilitiesThatTheServerLacksAreUnsupported(t *testing.T) {
 	b := backendOpened(t, backendServed(t, backendBare{kept}).URL)
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"search":    backendFirst(b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "a"}}}})),
-		"unindexed": backendFirst(b.Unindexed(ctx, "session")),
-		"index":     b.Index(ctx),
-		"unindex":   b.Unindex(ctx),
-		"share":     b.Share(ctx, tidemark.NewSessionID(), tidemark.Scope{With: tidemark.InTenant}),
+		"share": b.Share(ctx, tidemark.NewSessionID(), tidemark.Scope{With: tidemark.InTenant}),
 	} {
 		if c := tidemark.CodeOf(err); c.Err != tidemark.ErrUnsupported {
 			t.Errorf("%s = %v, want ErrUnsupported", name, err)
@@ -186,13 +169,6 @@ func TestAbilitiesThatTheServerLacksAreUnsupported(t *testing.T) {
 	if err := <-woken; err != nil {
 		t.Errorf("Wait = %v", err)
 	}
-}
-
-func backendFirst[T any](seq iter.Seq2[T, error]) error {
-	for _, err := range seq {
-		return err
-	}
-	return nil
 }
 
 // backendSharing can share.
@@ -214,6 +190,8 @@ func (s backendSharing) Shared(_ context.Context, id tidemark.SessionID) (tidema
 	return with, "ada", nil
 }
 
+func (s backendSharing) Audience() (string, []string) { return "ada", []string{"room", "house"} }
+
 // Of is for nobody here: there is one owner.
 func (s backendSharing) Of(string) (tidemark.Backend, error) { return s, nil }
 
@@ -222,6 +200,9 @@ func TestSharingGoesOverTheWire(t *testing.T) {
 	id := tidemark.NewSessionID()
 	if _, _, err := b.Shared(t.Context(), id); tidemark.CodeOf(err).Err != tidemark.ErrNotFound {
 		t.Errorf("Shared = %v, want ErrNotFound", err)
+	}
+	if me, scopes := b.Audience(); me != "ada" || !slices.Equal(scopes, []string{"room", "house"}) {
+		t.Errorf("Audience = %s, %v", me, scopes)
 	}
 	want := tidemark.Scope{With: tidemark.InWorkspace, Workspace: "w"}
 	if err := b.Share(t.Context(), id, want); err != nil {
@@ -232,25 +213,13 @@ func TestSharingGoesOverTheWire(t *testing.T) {
 	}
 }
 
-// Where a server has no index of words, its clients keep one in its records and logs,
-// and a purge takes the words out there.
-func TestClientsKeepTheIndexOfAServerThatHasNone(t *testing.T) {
+// Clients keep the index in the records and logs of the server, and a purge takes the
+// words out there.
+func TestClientsKeepTheIndexOfAServer(t *testing.T) {
 	kept := memory.New()
 	far := backendOpened(t, backendServed(t, kept).URL)
-	if far.Searches() {
-		t.Error("a server without an index says that it has one")
-	}
-	if !backendOpened(t, backendServed(t, memory.NewSearcher()).URL).Searches() {
-		t.Error("a server with an index of words does not say so")
-	}
 	who := store.Self("test")
-	places := func(e tidemark.Entry, yield func([]byte, int)) bool {
-		for i, word := range backendWords(e) {
-			yield([]byte(word), i)
-		}
-		return true
-	}
-	s, near := store.New(far, &store.Options{Places: places}), store.New(kept.Again(), &store.Options{Places: places})
+	s, near := store.New(far, &store.Options{Places: backendPlaces}), store.New(kept.Again(), &store.Options{Places: backendPlaces})
 	w := s.Create(tidemark.Session{Title: "far"}, who)
 	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "moonrise"), tidemark.Say(tidemark.User, "sunset")); err != nil {
 		t.Fatal(err)

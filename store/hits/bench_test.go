@@ -61,7 +61,7 @@ func BenchmarkSearch(b *testing.B) {
 		{"a beginning", func(l *library, i int) string { return "^" + l.words[2000+i*31%5000][:3] }},
 		{"a word that is nowhere", func(_ *library, i int) string { return fmt.Sprintf("absent%d", i) }},
 	}
-	for _, name := range []string{"sqlite", "files"} {
+	for _, name := range []string{"sqlite", "files", "postgres"} {
 		for _, sealed := range []bool{false, true} {
 			title := fmt.Sprintf("%s sealed=%v", name, sealed)
 			l := newLibrary()

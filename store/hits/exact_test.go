@@ -29,13 +29,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// unindexable hides what a Backend can do beyond the seven methods.
+// unindexable is a Backend whose store keeps no index.
 type unindexable struct{ tidemark.Backend }
 
 // backends are the ways to keep a store.
 var backends = map[string]func(t testing.TB) (tidemark.Backend, error){
 	"memory":           func(testing.TB) (tidemark.Backend, error) { return memory.New(), nil },
-	"searcher":         func(testing.TB) (tidemark.Backend, error) { return memory.NewSearcher(), nil },
 	"without an index": func(testing.TB) (tidemark.Backend, error) { return unindexable{memory.New()}, nil },
 	"sqlite": func(t testing.TB) (tidemark.Backend, error) {
 		return sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tidemark.db"), &sqlite.Options{Create: true})
@@ -55,11 +54,6 @@ var backends = map[string]func(t testing.TB) (tidemark.Backend, error){
 		return connected.For(tidemark.TenantOf(tidemark.NewBatchID(), "ada")), nil
 	},
 }
-
-// ownIndex has the store keep its index itself.
-type ownIndex struct{ tidemark.Backend }
-
-func (o ownIndex) Sealed() bool { return tidemark.IsSealed(o.Backend) }
 
 func made(t testing.TB, open func(testing.TB) (tidemark.Backend, error), sealed bool) tidemark.Backend {
 	t.Helper()
@@ -93,11 +87,7 @@ func eachStore(t *testing.T, test func(*testing.T, tidemark.Backend)) {
 				if name == "postgres" && testing.Short() {
 					t.Skip("make quick leaves out what needs PostgreSQL")
 				}
-				b := made(t, open, sealed)
-				if name == "memory" || name == "sqlite" || name == "files" {
-					b = ownIndex{b}
-				}
-				test(t, b)
+				test(t, made(t, open, sealed))
 			})
 		}
 	}
@@ -116,9 +106,9 @@ type world struct {
 
 func newWorld(t *testing.T, b tidemark.Backend, seed uint64) *world {
 	t.Logf("seed %d", seed)
-	o := &store.Options{Words: search.EntryWords}
-	if _, own := b.(ownIndex); own {
-		o.Places = search.EachWord
+	o := &store.Options{Places: search.EachWord}
+	if _, without := b.(unindexable); without {
+		o.Places = nil
 	}
 	return &world{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), backend: b, store: store.New(b, o), who: store.Self("test")}
 }

@@ -130,7 +130,7 @@ func openDatabase(ctx context.Context, name, url string, o *postgres.Options) (*
 	if err != nil {
 		return nil, err
 	}
-	return &place{Store: store.New(b, &store.Options{Words: search.EntryWords}), backend: name, who: process.Self("bench")}, nil
+	return &place{Store: store.New(b, &store.Options{Places: search.EachWord}), backend: name, who: process.Self("bench")}, nil
 }
 
 // teamAppends measures durable appends against the least that the database

@@ -34,7 +34,7 @@ func (t *teamPlace) users(ctx context.Context, n int, name string) ([]*place, *p
 	all := make([]*place, n)
 	for i := range all {
 		b := db.For(tidemark.TenantOf("bench", fmt.Sprint(name, i)))
-		all[i] = &place{Store: store.New(b, &store.Options{Words: search.EntryWords}), backend: inPostgres, who: process.Self("bench")}
+		all[i] = &place{Store: store.New(b, &store.Options{Places: search.EachWord}), backend: inPostgres, who: process.Self("bench")}
 	}
 	return all, db, nil
 }
