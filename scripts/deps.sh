@@ -29,6 +29,7 @@ need systemd-analyze systemd
 need ps procps           # what runs
 need git git
 need groff groff-base    # shows manual pages
+need zbarimg zbar-tools   # reads QR codes
 need sshd openssh-server # a machine that remotes by ssh reach
 need curl curl           # the examples of the HTTP guide
 need update-ca-certificates ca-certificates # whom npm believes

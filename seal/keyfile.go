@@ -80,7 +80,14 @@ func KeyFile(contents []byte) (Unlocker, error) {
 		case strings.HasPrefix(line, "AGE-SECRET-KEY-"):
 			ids = append(ids, line)
 		default:
-			return Unlocker{}, sealedf("key file: line %d is neither a key nor an age identity", n+1)
+			identity, is, err := parseWords(line)
+			if !is {
+				return Unlocker{}, sealedf("key file: line %d is neither a key nor an age identity", n+1)
+			}
+			if err != nil {
+				return Unlocker{}, err
+			}
+			ids = append(ids, identity)
 		}
 	}
 	if len(ids) > 0 {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
@@ -82,12 +81,4 @@ func (a *app) printDiagnoses(found []open.Diagnosis) error {
 		}
 		return []string{f.State, f.What, says}
 	})
-}
-
-// ignoreUnsupported returns err, or nil if the store lacks the ability.
-func ignoreUnsupported(err error) error {
-	if errors.Is(err, tidemark.ErrUnsupported) {
-		return nil
-	}
-	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -93,7 +94,10 @@ func (a *app) ignoreUncompacted(err error) error {
 		a.say("tidemark: %v", room)
 		return nil
 	}
-	return ignoreUnsupported(err)
+	if errors.Is(err, tidemark.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 func (c *cleaned) print(a *app, w io.Writer) error {

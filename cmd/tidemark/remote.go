@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/qr"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer/remote"
@@ -115,13 +117,16 @@ func (a *app) remoteCheck() *cobra.Command {
 }
 
 func (a *app) remotePair() *cobra.Command {
-	return a.remoteChange("pair [NAME]", "Show a code that lets one more machine in, once, within an hour", "pair > code", cobra.MaximumNArgs(1), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+	return a.remoteChange("pair [NAME]", "Show nine words, and on a terminal their QR code, that let one more machine in, once, within an hour", "pair > code", cobra.MaximumNArgs(1), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
 		until := time.Now().Add(time.Hour)
 		code, err := r.Pair(cmd.Context(), remoteArg(args), until)
 		if err != nil {
 			return err
 		}
-		a.say("Whoever has this code is let in, once, until %s. On the other machine: tidemark remote add NAME URL --code-file FILE", until.Format(time.TimeOnly))
+		if drawn, err := qr.Draw(code, a.color); a.terminal && !a.quiet && err == nil {
+			fmt.Fprint(a.err, drawn)
+		}
+		a.say("Whoever has these words is let in, once, until %s. On the other machine: tidemark remote add NAME URL --code-file FILE", until.Format(time.TimeOnly))
 		return a.printf(map[string]any{"code": code, "until": until}, "%s\n", code)
 	})
 }

@@ -339,7 +339,7 @@ func (r *Remotes) Remove(ctx context.Context, name string) error {
 // Pair returns a code that lets one machine in, once, until a time.
 func (r *Remotes) Pair(ctx context.Context, name string, until time.Time) (code string, err error) {
 	err = r.changeRing(ctx, name, func(_ *settings, ring *seal.Ring) (*seal.Ring, error) {
-		text, slot, err := seal.NewIdentity(pairLabel + until.UTC().Format(time.RFC3339))
+		text, slot, err := seal.NewWords(pairLabel + until.UTC().Format(time.RFC3339))
 		if err != nil {
 			return nil, err
 		}
