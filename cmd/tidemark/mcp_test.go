@@ -327,7 +327,7 @@ func TestTheTypeScriptClientTalksToTheServer(t *testing.T) {
 			}
 			for _, want := range []string{
 				`{"step":"server","value":"tidemark"}`,
-				`{"step":"tools","value":["list_memory","list_sessions","read_memory","read_session","search_sessions"]}`,
+				`{"step":"tools","value":["list_memory","list_reviews","list_sessions","read_memory","read_session","search_sessions"]}`,
 				`{"step":"hits","value":1}`,
 				`Why is the lighthouse dark?\n\n#2 assistant`,
 				`{"step":"missing","value":true}`,
