@@ -159,9 +159,6 @@ func TestARequestOfManySmallPartsIsRefused(t *testing.T) {
 	if _, err := api.DecodeBatch(parts); !errors.Is(err, tidemark.ErrInvalid) {
 		t.Errorf("DecodeBatch = %v, want ErrInvalid", err)
 	}
-	if _, err := api.DecodeIndex(strings.NewReader(strings.Repeat(`{"line":{}}`+"\n", api.MaxParts+5))); !errors.Is(err, tidemark.ErrInvalid) {
-		t.Errorf("DecodeIndex = %v, want ErrInvalid", err)
-	}
 }
 
 func FuzzDecodeBatch(f *testing.F) {
@@ -183,19 +180,6 @@ func FuzzDecodeBatch(f *testing.F) {
 		}
 		if d := cmp.Diff(b, c, cmpopts.EquateEmpty()); d != "" || err != nil {
 			t.Errorf("%v (-read +read again):\n%s", err, d)
-		}
-	})
-}
-
-func FuzzDecodeIndex(f *testing.F) {
-	f.Add([]byte(`{"line":{"log":{"kind":"session","id":"s"},"seq":1,"words":["a","\u0000r:user"]}}` + "\n" + `{"end":true}` + "\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		lines, err := api.DecodeIndex(bytes.NewReader(text))
-		if err != nil {
-			return
-		}
-		if _, err := api.EncodeIndex(lines); err != nil && !strings.Contains(err.Error(), "year") {
-			t.Errorf("what was read cannot be written: %v", err)
 		}
 	})
 }

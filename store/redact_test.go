@@ -294,7 +294,7 @@ func TestEveryKindOfRecordIsKnownToTheVault(t *testing.T) {
 		"lease": "holder alone", "pulse": "a time", "ask": "holder alone", "wake": "a time, and a MAC", "plain": "a mark", "secret": "the vault itself", "project": "a path", "source": "a path", "unit": "names and ids of files", "handover": "ids and hashes", "purgekey": "a key", "purged": "a MAC", "watch": "paths, and problems that are masked",
 		"fleet": "names and limits", "daemon": "names", "lane": "ids", "slots": "ids", "request": "an answer of the server: ids and what is masked already",
 		"tenant": "the operator's: masked for good", "issuer": "the operator's", "user": "the operator's: masked for good", "workspace": "the operator's",
-		"token": "the operator's: masked for good", "audit": "the operator's: masked for good", "anchor": "hashes", "boot": "numbers of a server that writes the audit log", "serverkey": "a key", "signout": "a hash", "rules": "the operator's words", "origins": "what is masked already, or on its way in: transfer/sync", "remote": "a place, names of machines, keys",
+		"token": "the operator's: masked for good", "audit": "the operator's: masked for good", "anchor": "hashes", "boot": "numbers of a server that writes the audit log", "serverkey": "a key", "signout": "a hash", "rules": "the operator's words", "origins": "what is masked already, or on its way in: transfer/sync", "remote": "a place, names of machines, keys", "blob": "sizes", "blobdata": "sealed by another machine",
 	}
 	var files []string
 	for _, room := range []string{".", "../internal/records", "../internal/vault", "../internal/tenant", "../fleet"} {
