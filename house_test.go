@@ -28,7 +28,7 @@ var floors = map[string][]string{
 	"craft": {
 		"store", "store/upkeep", "store/hits", "store/rewind", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "search/segment", "search/index", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
-		"internal/grant", "internal/instructions", "internal/extension", "internal/terminal", "internal/manual", "internal/qr",
+		"internal/grant", "internal/instructions", "internal/extension", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
 	"doors": {"open", "transfer", "transfer/watch", "transfer/remote", "transfer/sync", "transfer/resume", "server/...", "mcp", "acp"},

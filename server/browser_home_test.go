@@ -21,6 +21,7 @@ func TestTheFirstPageShowsAYearAndEachNumberLeadsToItsList(t *testing.T) {
 	ask := tidemark.Say(tidemark.User, "drop it")
 	ask.At = time.Now().AddDate(0, 0, -60)
 	must[[]int64](t)(old.Append(t.Context(), ask))
+	go old.KeepAlive(t.Context(), nil)
 	w := s.window(t)
 	w.signsIn("a")
 	titles := func() string {

@@ -64,6 +64,7 @@ func TestAPageOfALongSessionStaysSmall(t *testing.T) {
 		}
 		must[[]int64](t)(out.Append(t.Context(), all...))
 	}
+	go out.KeepAlive(t.Context(), nil)
 	last := 9 * turns
 	w := s.window(t)
 	w.signsIn("a")

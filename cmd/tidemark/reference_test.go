@@ -60,7 +60,7 @@ func TestReferencePageMatchesTheProgram(t *testing.T) {
 // TestExitCodePageMatchesTheTable does the same for the exit codes.
 func TestExitCodePageMatchesTheTable(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Exit codes and error names\n\nMade from the table in the program; a test compares them.\n\n| exit | name | meaning |\n| --- | --- | --- |\n| 0 | | done |\n| 1 | `failed` | failed, for a reason that has no code of its own |\n| 3 | | partly done; stderr says what was skipped, or that a turn came to its limit |\n| 130, 143, 129 | | interrupted by SIGINT, by SIGTERM, by SIGHUP or a terminal that closed |\n")
+	b.WriteString("# Exit codes and error names\n\nMade from the table in the program; a test compares them.\n\n| exit | name | meaning |\n| --- | --- | --- |\n| 0 | | done |\n| 1 | `failed` | failed, for a reason that has no code of its own |\n| 3 | | partly done; stderr says what was skipped or is not done |\n| 130, 143, 129 | | interrupted by SIGINT, by SIGTERM, by SIGHUP or a terminal that closed |\n")
 	for _, c := range tidemark.Codes {
 		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", c.Exit, c.Name, c.Err)
 	}

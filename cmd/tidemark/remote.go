@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/qr"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer/remote"
@@ -123,7 +123,7 @@ func (a *app) remotePair() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if drawn, err := qr.Draw(code, a.color); a.terminal && !a.quiet && err == nil {
+		if drawn, err := terminal.DrawQR(code, a.color); a.terminal && !a.quiet && err == nil {
 			fmt.Fprint(a.err, drawn)
 		}
 		a.say("Whoever has these words is let in, once, until %s. On the other machine: tidemark remote add NAME URL --code-file FILE", until.Format(time.TimeOnly))

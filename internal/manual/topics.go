@@ -54,7 +54,7 @@ func ExitCodes() string {
 		meaning string
 	}
 	rows := []row{{0, "", "done"}, {1, "failed", "failed, for a reason that has no code of its own"},
-		{3, "", "partly done; stderr says what was skipped, or that a turn came to its limit"}, {130, "", "interrupted by SIGINT"}, {143, "", "interrupted by SIGTERM"}, {129, "", "interrupted by SIGHUP, or the terminal closed"}}
+		{3, "", "partly done; stderr says what was skipped or is not done"}, {130, "", "interrupted by SIGINT"}, {143, "", "interrupted by SIGTERM"}, {129, "", "interrupted by SIGHUP, or the terminal closed"}}
 	for _, c := range tidemark.Codes {
 		rows = append(rows, row{c.Exit, c.Name, c.Err.Error()})
 	}

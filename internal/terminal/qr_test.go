@@ -1,4 +1,4 @@
-package qr_test
+package terminal
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/qr"
 )
 
 // photo is what somebody sees who looks at a code on a terminal.
@@ -53,12 +52,12 @@ func TestACodeIsReadByAnotherProgram(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no zbarimg; make deps installs it")
 	}
-	for _, text := range []string{"hi", strings.Repeat("y", 17), strings.Repeat("y", 18), strings.Repeat("Zz9-", 12), "gabud gamug gibuj gimul gobun kajof katoh kijok ruril", strings.Repeat("x", 106)} {
-		drawn, err := qr.Draw(text, false)
+	for _, text := range []string{"hi", strings.Repeat("y", 17), strings.Repeat("y", 18), strings.Repeat("Zz9-", 12), "gabud gamug gibuj gimul gobun kajof katoh kijok ruril", strings.Repeat("x", 106), strings.Repeat("Ö", 200)} {
+		drawn, err := DrawQR(text, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if coloured, err := qr.Draw(text, true); err != nil || strings.NewReplacer("\x1b[38;5;16;48;5;231m", "", "\x1b[0m", "").Replace(coloured) != drawn {
+		if coloured, err := DrawQR(text, true); err != nil || strings.NewReplacer("\x1b[38;5;16;48;5;231m", "", "\x1b[0m", "").Replace(coloured) != drawn {
 			t.Errorf("in colour it is another one: %q, %v", coloured, err)
 		}
 		out, err := exec.Command(reader, "-q", "--raw", photo(t, drawn)).Output()
@@ -69,7 +68,7 @@ func TestACodeIsReadByAnotherProgram(t *testing.T) {
 }
 
 func TestATextThatIsTooLongIsRefused(t *testing.T) {
-	if _, err := qr.Draw(strings.Repeat("x", 107), false); !errors.Is(err, tidemark.ErrInvalid) {
+	if _, err := DrawQR(strings.Repeat("x", 3000), false); !errors.Is(err, tidemark.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
