@@ -101,6 +101,7 @@ var tenants = map[string]string{
 	"golang.org/x/term":                "cmd/tidemark",
 	"golang.org/x/text":                "search",
 	"github.com/muesli/":               "internal/terminal",
+	"rsc.io/qr":                        "internal/terminal",
 	"mvdan.cc/sh/":                     "tool",
 	"github.com/coder/acp":             "runner acp",
 	"github.com/fsnotify/":             "transfer/watch",
