@@ -196,8 +196,9 @@ func (s *scanner) number() bool {
 // scalar skips a string without escapes, a whole number, a word or an empty
 // list.
 func (s *scanner) scalar() bool {
-	if _, ok := s.plain(); ok {
-		return true
+	if s.space(); len(s.rest) > 0 && s.rest[0] == '"' {
+		_, ok := s.plain()
+		return ok
 	}
 	if s.word("true") || s.word("false") || s.null() {
 		return true

@@ -47,6 +47,7 @@ func FuzzAUsualChunkIsReadAsAnyOther(f *testing.F) {
 	for _, chunk := range append(usualSpellings, unusual...) {
 		f.Add([]byte(chunk))
 	}
+	f.Add([]byte(`{"choices":[{"delta":{},"token_ids":"null}]}`)) // a string that does not end
 	f.Fuzz(func(t *testing.T, data []byte) {
 		u, ok := usual(data)
 		text, ok1 := unquote(u.content)
