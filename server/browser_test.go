@@ -398,20 +398,22 @@ func (w *window) goes(keys string) {
 	w.t.Fatalf("%s leads nowhere on %s", keys, w.where())
 }
 
-// clicks clicks with the mouse.
+// clicks clicks with the mouse, once what is named can be seen. A page may hide or
+// replace a part of itself between finding and clicking it, so that it is looked for
+// again as long as somebody would wait.
 func (w *window) clicks(selector string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patient)
 	defer cancel()
 	for {
-		err := chromedp.Do(ctx, chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
+		err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector)))
 		if err == nil {
 			return
 		}
-		// The page may have replaced a part of itself after it was found.
-		if !strings.Contains(err.Error(), "node with given id") {
-			w.t.Fatalf("%v on %s", err, w.where())
+		if ctx.Err() != nil {
+			w.t.Fatalf("%s cannot be clicked: %v on %s", selector, err, w.where())
 		}
+		time.Sleep(15 * time.Millisecond)
 	}
 }
 
