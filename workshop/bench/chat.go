@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// prompt is what a conversation in a terminal shows when it accepts input. It
-// is shown from the start, so a conversation counts as open when the prompt
-// appears again below the last line before input is possible.
+// prompt is what a conversation in a terminal shows as soon as it takes what is
+// typed. What the session is about is written above it a little later; a
+// conversation is open when the prompt stands below that.
 const prompt = "you> "
 
 const (
@@ -48,9 +48,10 @@ func (r *run) chatting(ctx context.Context) error {
 
 // opening is one way to start a conversation.
 type opening struct {
-	name, backend string
-	length        int // of the session; 0: a new one
-	place         *place
+	backend string
+	length  int  // of the session; 0: a new one
+	whole   bool // until all is said, not only until somebody can type
+	place   *place
 }
 
 func (o opening) args() []string {
@@ -60,11 +61,20 @@ func (o opening) args() []string {
 	return []string{"--resume", string(o.place.session)}
 }
 
-func openingName(backend string, length int) string {
-	if length == 0 {
-		return "chat to the prompt, new: " + backend
+func (o opening) name() string {
+	how := "chat to the prompt"
+	if o.whole {
+		how = "chat open"
 	}
-	return fmt.Sprintf("chat to the prompt, resumed of %s: %s", short(length), backend)
+	return how + ", " + o.of()
+}
+
+// of says which conversation it is.
+func (o opening) of() string {
+	if o.length == 0 {
+		return "new: " + o.backend
+	}
+	return fmt.Sprintf("resumed of %s: %s", short(o.length), o.backend)
 }
 
 // prompting measures from exec until the prompt is on the terminal.
@@ -86,9 +96,9 @@ func (r *run) prompting(ctx context.Context) error {
 				continue
 			}
 			if n == shortTalk {
-				all = append(all, opening{openingName(backend, 0), backend, 0, p})
+				all = append(all, opening{backend, 0, false, p}, opening{backend, 0, true, p})
 			}
-			all = append(all, opening{openingName(backend, n), backend, n, p})
+			all = append(all, opening{backend, n, false, p}, opening{backend, n, true, p})
 		}
 	}
 	if err := r.closeKept(); err != nil {
@@ -96,7 +106,7 @@ func (r *run) prompting(ctx context.Context) error {
 	}
 	contenders := []contender{{"version", times(r.size.processes, func() error { return r.start(ctx, nil, "version") })}}
 	for _, o := range all {
-		contenders = append(contenders, contender{o.name, func() (sample, error) { return r.openings(ctx, o) }})
+		contenders = append(contenders, contender{o.name(), func() (sample, error) { return r.openings(ctx, o) }})
 	}
 	r.say("chats to their prompt")
 	s, err := r.compare(ctx, contenders...)
@@ -129,12 +139,17 @@ func (r *run) begin(ctx context.Context, o opening) (took time.Duration, residen
 		return 0, 0, err
 	}
 	defer w.close()
-	said := newSaid
-	if o.length > 0 {
-		said = resumedSaid
+	marks := []string{prompt}
+	if o.whole {
+		marks = []string{newSaid, prompt}
+		if o.length > 0 {
+			marks[0] = resumedSaid
+		}
 	}
-	if err := errors.Join(w.until(said), w.until(prompt)); err != nil {
-		return 0, 0, fmt.Errorf("%s: %w", o.name, err)
+	for _, mark := range marks {
+		if err := w.until(mark); err != nil {
+			return 0, 0, fmt.Errorf("%s: %w", o.name(), err)
+		}
 	}
 	took = time.Since(begin)
 	resident = residentBytes(cmd.Process.Pid)
@@ -151,14 +166,20 @@ func (r *run) chat(ctx context.Context, p *place, args ...string) *exec.Cmd {
 func (r *run) prompted(ctx context.Context, s samples, all []opening) error {
 	r.table.add(row{what: "process: tidemark version", time: s.time("version")})
 	for _, o := range all {
-		one := row{what: o.name, time: s.time(o.name), against: "tidemark version", ratio: s.ratio(o.name, "version")}
-		if o.length > shortTalk {
-			base := openingName(o.backend, shortTalk)
-			one.against, one.ratio = "the same of "+short(shortTalk), s.ratio(o.name, base)
+		one := row{what: o.name(), time: s.time(o.name()), against: "tidemark version", ratio: s.ratio(o.name(), "version")}
+		if !o.whole {
+			one.want.timeAtMost = 20e6
+		} else if o.length > shortTalk {
+			base := o
+			base.length = shortTalk
+			one.against, one.ratio = "the same of "+short(shortTalk), s.ratio(o.name(), base.name())
 		}
 		r.table.add(one)
 	}
 	for _, o := range all {
+		if !o.whole {
+			continue
+		}
 		_, resident, err := r.begin(ctx, o)
 		if err != nil {
 			return err
@@ -167,7 +188,7 @@ func (r *run) prompted(ctx context.Context, s samples, all []opening) error {
 			r.table.skip("memory at the prompt: this system does not tell")
 			return nil
 		}
-		r.table.add(row{what: "memory at the prompt, " + o.name[len("chat to the prompt, "):], value: megabytes(resident)})
+		r.table.add(row{what: "memory at the prompt, " + o.of(), value: megabytes(resident)})
 	}
 	return nil
 }
