@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,8 +76,8 @@ func (s *Setup) systemPrompt(ctx context.Context, o Options, f Fence) (string, e
 	return text, nil
 }
 
-// environment says where the agent works. Paths are quoted: a folder may have
-// any name.
+// environment says where the agent works, the folder in the words that models know
+// from other agents.
 func environment(o Options, f Fence) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "\n- "+format, args...) }
@@ -84,10 +86,8 @@ func environment(o Options, f Fence) string {
 	if _, err := os.Lstat(filepath.Join(o.Project, ".git")); err == nil {
 		tree = "a git work tree"
 	}
-	line("The project is in %q, %s.", o.Project, tree)
-	if o.Folder != "" && o.Folder != o.Project {
-		line("The shell starts in %q.", o.Folder)
-	}
+	line("Working directory: %s", quoteIfOdd(cmp.Or(o.Folder, o.Project)))
+	line("The project is in %s, %s.", quoteIfOdd(o.Project), tree)
 	line("The system is %s on %s.", runtime.GOOS, runtime.GOARCH)
 	switch {
 	case f.Sandbox != nil:
@@ -99,6 +99,14 @@ func environment(o Options, f Fence) string {
 	}
 	line("Today is %s.", time.Now().Format("2006-01-02"))
 	return b.String()
+}
+
+// quoteIfOdd quotes a path that would not be read as one: a folder may have any name.
+func quoteIfOdd(path string) string {
+	if quoted := strconv.Quote(path); strings.ContainsRune(path, ' ') || quoted != `"`+path+`"` {
+		return quoted
+	}
+	return path
 }
 
 // projectInstructions reads what the project and the person tell agents. A

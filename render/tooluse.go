@@ -125,13 +125,19 @@ func Argument(call tidemark.Block) string {
 
 // ChangedLines counts the lines that a call adds to files and takes from them,
 // as far as its input says so.
-func ChangedLines(call tidemark.Block) (added, removed int) {
+func ChangedLines(call tidemark.Block) (added, removed int) { return Changed(DiffOf(call)) }
+
+// DiffOf is what a call changes in files, as far as its input says so. The lines of
+// several files have the name of theirs above them.
+func DiffOf(call tidemark.Block) (lines []DiffLine) {
 	input, _ := members(call.Input)
 	for _, d := range changesOf(call, input) {
-		a, r := Changed(d.lines)
-		added, removed = added+a, removed+r
+		if d.path != "" {
+			lines = append(lines, DiffLine{Kind: MarkerLine, Text: visible(d.path)})
+		}
+		lines = append(lines, d.lines...)
 	}
-	return added, removed
+	return lines
 }
 
 // fileDiff is what a call does to a file; path is "" where the call names but one.

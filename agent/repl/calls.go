@@ -28,6 +28,7 @@ type running struct {
 	began   time.Time
 	printed bool // it put something out
 	seen    bool // the person saw all of it when they were asked
+	diff    []render.DiffLine
 }
 
 // folded is a call that was shown in short.
@@ -42,6 +43,9 @@ type folded struct {
 func (s *screen) call(c chat.Call) {
 	s.shown = 0
 	s.running = &running{Call: c, began: time.Now(), seen: s.approved == c.ID}
+	if c.Change != nil {
+		s.running.diff = render.Diff(*c.Change)
+	}
 	title := render.Call(c.Tool, c.Input)
 	if s.progress == nil {
 		s.dim("▸ " + title)
@@ -112,11 +116,10 @@ func (s *screen) fold(r running, b tidemark.Block) (f folded, head, tail int) {
 	}
 	var about []string
 	switch text := blockText(b); {
-	case r.Change != nil && !b.IsError:
-		lines := render.Diff(*r.Change)
-		added, removed := render.Changed(lines)
+	case (r.Change != nil || r.diff != nil) && !b.IsError:
+		added, removed := render.Changed(r.diff)
 		about = append(about, fmt.Sprintf("+%d −%d", added, removed))
-		f.rows, f.cut = render.DiffForTerminal(lines, 0, s.Color), render.DiffForTerminal(lines, s.rowWidth(), s.Color)
+		f.rows, f.cut = render.DiffForTerminal(r.diff, 0, s.Color), render.DiffForTerminal(r.diff, s.rowWidth(), s.Color)
 		if head = maxDiffRows; r.seen {
 			head = 0
 		}
@@ -152,8 +155,8 @@ func (s *screen) plainResult(r running, b tidemark.Block) {
 	switch {
 	case b.IsError:
 		s.dim("  ✗ " + render.Phrase(b.Text))
-	case r.Change != nil && !r.seen:
-		rows := render.DiffForTerminal(render.Diff(*r.Change), s.rowWidth(), s.Color)
+	case r.diff != nil && !r.seen:
+		rows := render.DiffForTerminal(r.diff, s.rowWidth(), s.Color)
 		for _, row := range rows[:min(len(rows), maxDiffRows)] {
 			s.row(row)
 		}

@@ -102,7 +102,7 @@ func (r *repl) show(e chat.Event) {
 
 func (r *repl) consoleOptions() terminal.Options {
 	return terminal.Options{
-		In: r.t.In, Out: r.o.Out, Terminal: r.t.Person, Plain: r.t.Plain, Color: r.o.Color, Prompt: "you> ",
+		In: r.t.In, Out: r.o.Out, Terminal: r.t.Person, Plain: r.t.Plain, Color: r.o.Color, Prompt: prompt,
 		Text:      terminal.Text{Clean: render.CleanLine, Width: render.Width},
 		Raw:       r.t.Raw,
 		Size:      r.t.Size,

@@ -12,6 +12,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
+// prompt stands before what the person types.
+const prompt = "you> "
+
 // painted is how many entries a resumed session shows at once.
 const painted = 50
 
@@ -76,7 +79,17 @@ func (r *repl) paint(ctx context.Context, before int64) {
 	if before > 0 {
 		entries = v.Before(ctx, before, painted)
 	}
-	o := &render.Options{Color: r.o.Color, Width: r.console.Columns()}
+	show := func(e tidemark.Entry) error {
+		err := render.Entry(r.console, e, &render.Options{Color: r.o.Color, Width: r.console.Columns()})
+		if !e.Context() {
+			fmt.Fprintln(r.console)
+		}
+		return err
+	}
+	if r.interactive && before == 0 {
+		old := past{r.screen, make(map[string]*running)}
+		show = func(e tidemark.Entry) error { old.show(e); return nil }
+	}
 	n := 0
 	r.screen.pause()
 	for e, err := range entries {
@@ -94,15 +107,12 @@ func (r *repl) paint(ctx context.Context, before int64) {
 			r.screen.note("%d [damaged: %s]", e.Seq, err)
 			continue
 		}
-		if e.Empty() || e.Kind != tidemark.KindMessage && e.Kind != tidemark.KindContext && e.Kind != "compaction" {
+		if e.Empty() || e.Kind != tidemark.KindMessage && e.Kind != tidemark.KindContext && e.Kind != tidemark.KindCompaction {
 			continue
 		}
-		if err := render.Entry(r.console, e, o); err != nil {
+		if err := show(e); err != nil {
 			r.fail(err)
 			return
-		}
-		if !e.Context() {
-			fmt.Fprintln(r.console)
 		}
 	}
 	if n == 0 {
@@ -123,7 +133,7 @@ func (r *repl) history(ctx context.Context) {
 func (r *repl) look(ctx context.Context, name string) {
 	r.screen.look(name)
 	r.oldest = 0
-	prompt := "you> "
+	prompt := prompt
 	if name != "" {
 		r.screen.note("── worker %s ── (Esc or /view goes back)", name)
 		prompt = "you → " + name + "> "
