@@ -35,7 +35,7 @@ type mcpFlags struct {
 }
 
 func mcpCommand(a *app) *cobra.Command {
-	m := &mcpFlags{serveFlags: serveFlags{app: a, logFormat: "text"}}
+	m := &mcpFlags{serveFlags: serveFlags{app: a, Config: &serve.Config{LogFormat: "text"}}}
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Show past sessions to other agents, over the Model Context Protocol",
@@ -129,7 +129,7 @@ func (m *mcpFlags) overHTTP(cmd *cobra.Command, folder string) error {
 		c.Write = c.Write && m.write
 		return mcp.Handler(m.mcpOptions(c, folder))
 	}
-	return serve.RunMCP(cmd.Context(), m.Config, m.openWhenThere, p)
+	return serve.RunMCP(cmd.Context(), *m.Config, m.openWhenThere, p)
 }
 
 // mcpOptions returns the options of a server for agents.

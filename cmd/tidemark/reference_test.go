@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/serve"
 )
 
 // walk calls visit for every command that a person can type.
@@ -55,6 +56,42 @@ func TestReferencePageMatchesTheProgram(t *testing.T) {
 		}
 	})
 	compare(t, "cli.md", b.String())
+}
+
+// TestReferenceOfServeMatchesTheTable does the same for serve.yaml.
+func TestReferenceOfServeMatchesTheTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`# serve.yaml
+
+Made from the table in the program by ` + "`TIDEMARK_UPDATE=1 go test -run Reference ./cmd/tidemark`" + `; a test compares them.
+
+What flags and variables say of ` + "`tidemark serve`" + ` can be in a file: the one of ` + "`--file FILE`" + ` or ` + "`$" + serve.FileVariable + "`" + `, else
+` + "`serve.yaml` beside `config.yaml`" + `, if there is one. A flag beats the variable, that beats the file, and that the default.
+` + "`tidemark serve --check`" + ` says what is set and by what, looks whether the server could start, and leaves.
+
+Paths are relative to the file. A list may be one value, too. A secret is never in this file: its key names a file that has it, and its variable may
+have ` + "`_FILE`" + ` at the end and do the same. An unknown key is an error that says where it is and what was probably meant.
+
+| key | flag | variable | |
+| --- | --- | --- | --- |
+`)
+	for _, s := range serve.Default().Settings() {
+		flag, variable, help := "", "", strings.ReplaceAll(s.Help, "`", "")
+		if !s.Secret {
+			flag = "`--" + s.Name + "`"
+		}
+		if s.Variable != "" {
+			variable = "`" + s.Variable + "`"
+		}
+		if s.Secret {
+			help = "a file with " + help
+		}
+		if value := s.Shown(); value != "" && value != "false" {
+			help += " (`" + value + "`)"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key(), flag, variable, help)
+	}
+	compare(t, "serve.md", b.String())
 }
 
 // TestExitCodePageMatchesTheTable does the same for the exit codes.

@@ -2,14 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
-	"runtime/debug"
+	"os/signal"
+	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/mcp"
@@ -22,12 +24,13 @@ import (
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	*app
-	serve.Config
-	logFormat string
+	*serve.Config
+	file  string
+	check bool
 }
 
 func serveCommand(a *app) *cobra.Command {
-	v := &serveFlags{app: a}
+	v := &serveFlags{app: a, Config: serve.Default()}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve sessions and the fleet over HTTP",
@@ -39,10 +42,16 @@ read. With --auth oidc people come with a token of an issuer, services with one
 of tidemark token create, and each tenant sees its own. That needs a store on
 PostgreSQL, unless --require-database=false says otherwise.
 
-SIGTERM and Ctrl-C end it: requests under way are answered first, for 20 seconds
-at most, and streams are told to come back.`,
+Everything can be set in serve.yaml, too, beside config.yaml or named with --file:
+each flag is a key, with _ for -. Flags and variables come first. Secrets are in
+files of their own, which it names. --check says what is set, and leaves.
+
+A certificate is read again when its files change, and at SIGHUP. SIGTERM and
+Ctrl-C end the server: requests under way are answered first, for 20 seconds at
+most, and streams are told to come back.`,
 		Example: `  tidemark serve
   tidemark serve --addr 127.0.0.1:8080
+  tidemark serve --file team.yaml --check
   tidemark --store "postgres://tidemark@db/tidemark" serve --addr :7433 --host tides.example.com \
       --auth oidc --oidc-issuer https://id.example.com --oidc-audience tidemark`,
 		Args: usage(cobra.NoArgs),
@@ -50,67 +59,62 @@ at most, and streams are told to come back.`,
 			if err := v.complete(cmd); err != nil {
 				return err
 			}
-			collectLess()
-			return serve.Run(cmd.Context(), v.Config, v.program(cmd))
+			if v.check {
+				return errors.Join(v.printSettings(), serve.Check(cmd.Context(), *v.Config, v.program(cmd)))
+			}
+			serve.CollectLess(os.Environ())
+			return serve.Run(cmd.Context(), *v.Config, v.program(cmd))
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&v.Addr, "addr", "127.0.0.1:7433", "`ADDRESS` to listen at")
-	f.StringVar(&v.Auth, "auth", "", "who may call: local or oidc ($AUTH_MODE; entra is oidc for Microsoft Entra) (default local)")
-	f.StringVar(&v.OIDC.Issuer, "oidc-issuer", "", "`URL` of who issues tokens ($OIDC_ISSUER)")
-	f.StringVar(&v.OIDC.Audience, "oidc-audience", "", "the `AUDIENCE` that tokens have to name ($OIDC_AUDIENCE)")
-	f.StringSliceVar(&v.OIDC.Clients, "oidc-azp", nil, "the `ID` of a program whose tokens are taken, as azp says it; again for more ($OIDC_AZP, with commas). Without it, only those of the audience itself")
-	f.StringVar(&v.OIDC.ClientID, "oidc-client-id", "", "the `ID` that the issuer knows this server by, to let browsers sign in ($OIDC_CLIENT_ID; its secret is in $OIDC_CLIENT_SECRET)")
-	f.StringVar(&v.OIDC.PublicURL, "public-url", "", "the `URL` that people reach this server at, when a proxy has the TLS ($TIDEMARK_PUBLIC_URL)")
-	f.StringVar(&v.OIDC.Role, "default-role", "writer", "the `ROLE` of users at first sight: reader, writer or admin")
-	f.StringVar(&v.OIDC.RoleClaim, "role-claim", "", "the `CLAIM` of a token that says the role, each time; without it admins give roles")
-	f.StringSliceVar(&v.Hosts, "host", nil, "a `NAME` that this server is called by, besides localhost; again for more. With oidc and without it, any")
-	f.StringVar(&v.CertFile, "tls-cert", "", "`FILE` with the certificate; without it, put a proxy with TLS in front")
-	f.StringVar(&v.KeyFile, "tls-key", "", "`FILE` with the key of the certificate")
-	f.StringVar(&v.TokenFile, "token-file", "", "`FILE` with the token of the local user (default server.token beside the store)")
-	f.StringVar(&v.AnchorFile, "audit-anchors", "", "`FILE` that gets the head of the audit log every minute; keep it elsewhere")
-	f.StringVar(&v.TraceEndpoint, "otlp-endpoint", "", "`URL` of an OpenTelemetry collector ($OTEL_EXPORTER_OTLP_ENDPOINT)")
-	f.StringVar(&v.logFormat, "log", "json", "`FORMAT` of the log on stderr: json or text")
-	f.StringVar(&v.Fleet, "fleet", "", "take the webhooks of this fleet `FILE` at /hooks/AGENT/NAME; a fleet that is up runs their jobs")
-	f.BoolVar(&v.Migrate, "migrate", false, "bring the database up to date first ($TIDEMARK_DATABASE_OWNER is the URL of its owner)")
-	f.BoolVar(&v.RequireDatabase, "require-database", false, "refuse to start without PostgreSQL ($DATABASE_REQUIRED; on with oidc)")
+	f.StringVar(&v.file, "file", "", "`FILE` with settings ($"+serve.FileVariable+"; default serve.yaml beside config.yaml)")
+	f.BoolVar(&v.check, "check", false, "say what is set and by what, look whether the server could start, and leave")
+	for _, s := range v.Settings() {
+		if !s.Everywhere && !s.Secret {
+			f.Var(s, s.Name, s.Usage())
+			if s.Type() == "bool" {
+				f.Lookup(s.Name).NoOptDefVal = "true"
+			}
+		}
+	}
 	return cmd
 }
 
-// A server keeps little and throws much away: with a small heap a fifth of its
-// time went into collecting it. servedHeap is from where on memory counts more.
-const (
-	servedGarbage = 400 // percent of what is kept
-	servedHeap    = 1 << 30
-)
-
-// collectLess lets more garbage gather, unless the environment says how much.
-func collectLess() {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(servedGarbage)
-		debug.SetMemoryLimit(servedHeap)
-	}
-}
-
-// complete takes from the environment what no flag sets, and refuses what does not
-// go together.
+// complete takes what no flag sets from the environment and the file.
 func (v *serveFlags) complete(cmd *cobra.Command) error {
-	if err := v.Complete(os.Environ(), cmd.Flags().Changed("require-database")); err != nil {
+	dir, err := configDir()
+	if err != nil {
 		return err
 	}
-	if v.logFormat != "json" && v.logFormat != "text" {
-		return tidemark.Invalidf("--log %q: want json or text", v.logFormat)
-	}
-	var err error
-	if v.Store, _, err = v.location(); err != nil {
+	from := serve.Sources{Environ: os.Environ(), File: v.file, Usual: filepath.Join(dir, "serve.yaml"), Flag: func(name string) (string, bool) {
+		f := cmd.Flag(name)
+		return f.Value.String(), f.Changed
+	}}
+	if from.Store, from.StoreOrigin, err = v.location(); err != nil {
 		return err
 	}
-	return v.CheckListener("--addr", v.Auth == serve.AuthLocal)
+	return v.Complete(from)
 }
 
-// program returns what a server needs of this program.
+// printSettings prints what is set, and by what.
+func (v *serveFlags) printSettings() error {
+	var rows []setting
+	t := v.table("NAME", "VALUE", "ORIGIN")
+	for _, s := range v.Settings() {
+		rows = append(rows, setting{s.Key(), s.Shown(), s.Origin})
+		t.Row(s.Key(), s.Shown(), s.Origin)
+	}
+	return v.print(rows, t.Print)
+}
+
+// program returns what a server needs of this program. With a certificate SIGHUP
+// reloads that; else it ends the program, as when a terminal closes.
 func (v *serveFlags) program(cmd *cobra.Command) serve.Program {
-	return serve.Program{Version: version, Holder: v.holder(cmd), Environ: os.Environ(), Opening: v.openOptions, ToFile: v.toFile,
+	reload := make(chan os.Signal, 1)
+	if v.CertFile != "" {
+		signal.Notify(reload, syscall.SIGHUP)
+	}
+	return serve.Program{Version: version, Holder: v.holder(cmd), Environ: v.Variables(os.Environ()), Opening: v.openOptions, ToFile: v.toFile, Reload: reload,
 		Chat: func(ctx context.Context, s *store.Store, c routes.ChatOptions) (routes.Conversation, error) {
 			return v.conversation(ctx, s, c, nil)
 		},
@@ -122,10 +126,7 @@ func (v *serveFlags) logger() *slog.Logger {
 	if v.quiet {
 		return nil
 	}
-	if v.logFormat == "text" {
-		return slog.New(slog.NewTextHandler(v.err, nil))
-	}
-	return slog.New(slog.NewJSONHandler(v.err, nil))
+	return v.Logger(v.err)
 }
 
 // conversation opens a conversation for a client of the server: a new session, or

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -50,8 +49,8 @@ func (v *running) check(ctx context.Context) (err error) {
 		return hint.With(tidemark.Invalidf("a database is required, and the store is none"), "name one with --store postgres://…, or say --require-database=false")
 	}
 	if v.CertFile != "" {
-		if _, err := tls.LoadX509KeyPair(v.CertFile, v.KeyFile); err != nil {
-			return tidemark.Invalidf("--tls-cert and --tls-key: %w", err)
+		if _, err := newCertificate(v.CertFile, v.KeyFile, nil); err != nil {
+			return err
 		}
 	}
 	if v.Fleet != "" {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -48,6 +49,12 @@ func (l Listener) Serve(ctx context.Context, s *server.Server, handler http.Hand
 	scheme := "http"
 	if l.CertFile != "" {
 		scheme = "https"
+		certificate, err := newCertificate(l.CertFile, l.KeyFile, p.Complain)
+		if err != nil {
+			return err
+		}
+		h.TLSConfig = &tls.Config{GetCertificate: certificate.get}
+		go certificate.reload(ctx, p)
 	}
 	p.Say("Serving at %s://%s", scheme, listener.Addr())
 	n := process.NewNotifier(p.getenv)
@@ -55,7 +62,7 @@ func (l Listener) Serve(ctx context.Context, s *server.Server, handler http.Hand
 	ended := make(chan error, 1)
 	go func() {
 		if l.CertFile != "" {
-			ended <- h.ServeTLS(listener, l.CertFile, l.KeyFile)
+			ended <- h.ServeTLS(listener, "", "")
 		} else {
 			ended <- h.Serve(listener)
 		}

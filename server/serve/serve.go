@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
@@ -55,10 +56,15 @@ type Config struct {
 	TraceEndpoint string
 	// Fleet is the file whose webhooks are accepted; "": none.
 	Fleet string
+	// LogFormat is json or text: how the caller of Run writes Program.Log.
+	LogFormat string
+
+	settings                                 []*Setting
+	databasePassword, databaseOwner, keyFile string
 }
 
-// Program is what a server needs from the program that runs it. All fields are
-// required.
+// Program is what a server needs from the program that runs it. All fields but
+// Reload are required.
 type Program struct {
 	Version string
 	Holder  tidemark.Holder
@@ -77,6 +83,9 @@ type Program struct {
 	Errors   io.Writer
 	Say      func(format string, args ...any)
 	Complain func(error)
+	// Reload has the server read its certificate again, which it also does when
+	// the files change.
+	Reload <-chan os.Signal
 }
 
 func (p *Program) getenv(name string) string { return open.Getenv(p.Environ, name) }
@@ -90,13 +99,38 @@ type running struct {
 	access access
 }
 
+func newRunning(c Config, p Program) *running {
+	opening := p.Opening
+	p.Opening = func(how open.Access) *open.Options {
+		o := opening(how)
+		o.Environ = p.Environ // which has what the file says
+		return o
+	}
+	return &running{Config: c, Program: p}
+}
+
 // NoAudit says why a store of files has no audit log.
 const NoAudit = "a store of files has no audit log: nobody will know who did what"
+
+// Check does what could prevent a start, and nothing else: it reads the files,
+// asks the issuer, and logs in to the database. Nothing is created.
+func Check(ctx context.Context, c Config, p Program) error {
+	v := newRunning(c, p)
+	if err := v.check(ctx); err != nil || !open.IsPostgres(v.Store) {
+		return err
+	}
+	db, err := postgres.Connect(ctx, v.Store, nil)
+	if err != nil {
+		return open.DatabaseHint(err)
+	}
+	db.Close()
+	return nil
+}
 
 // Run serves until ctx ends. Everything that could prevent the start is checked
 // before anything is created.
 func Run(ctx context.Context, c Config, p Program) (err error) {
-	v := &running{Config: c, Program: p}
+	v := newRunning(c, p)
 	if err := v.check(ctx); err != nil {
 		return err
 	}

@@ -1,0 +1,141 @@
+package serve
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark/open"
+)
+
+// Setting is one setting of a server. Its name is that of a flag and, with _ for
+// -, a key of serve.yaml; some have a variable, too. It can be the value of a flag.
+type Setting struct {
+	Name, Variable, Help string
+	// Everywhere means that every command has the flag. A Secret has none: its key
+	// in the file is NAME_file, and its variable may be VARIABLE_FILE.
+	Everywhere, Secret bool
+	// Origin says where the value comes from.
+	Origin string
+
+	text *string
+	list *[]string
+	on   *bool
+	path bool // the text is the path of a file
+}
+
+// Settings returns everything that can be set, in the order in which people read
+// about it. They point into c.
+func (c *Config) Settings() []*Setting {
+	if c.settings == nil {
+		c.settings = c.newSettings()
+	}
+	return c.settings
+}
+
+// newSettings is the table of all settings.
+func (c *Config) newSettings() []*Setting {
+	return []*Setting{
+		{Name: "store", Variable: "TIDEMARK_STORE", Everywhere: true, text: &c.Store, Help: "`URL` of the store to serve; without a password"},
+		{Name: "database-password", Variable: "PGPASSWORD", Secret: true, text: &c.databasePassword, Help: "the password of the store's role"},
+		{Name: "database-owner", Variable: open.DatabaseOwner, Secret: true, text: &c.databaseOwner, Help: "the `URL` of the owner of the tables, with the password, for migrate"},
+		{Name: "key-file", Variable: "TIDEMARK_KEY_FILE", Everywhere: true, path: true, text: &c.keyFile, Help: "`FILE` with the key of an encrypted store"},
+		{Name: "addr", text: &c.Addr, Help: "`ADDRESS` to listen at"},
+		{Name: "auth", Variable: "AUTH_MODE", text: &c.Auth, Help: "who may call: local, oidc, or entra, which is oidc for Microsoft Entra"},
+		{Name: "oidc-issuer", Variable: "OIDC_ISSUER", text: &c.OIDC.Issuer, Help: "`URL` of who issues tokens"},
+		{Name: "oidc-audience", Variable: "OIDC_AUDIENCE", text: &c.OIDC.Audience, Help: "the `AUDIENCE` that tokens have to name"},
+		{Name: "oidc-azp", Variable: "OIDC_AZP", list: &c.OIDC.Clients, Help: "the `ID` of a program whose tokens are taken, as azp says it; again for more. Without it, only those of the audience itself"},
+		{Name: "oidc-client-id", Variable: "OIDC_CLIENT_ID", text: &c.OIDC.ClientID, Help: "the `ID` that the issuer knows this server by, to let browsers sign in"},
+		{Name: "oidc-client-secret", Variable: "OIDC_CLIENT_SECRET", Secret: true, text: &c.OIDC.ClientSecret, Help: "the secret that goes with the client id"},
+		{Name: "public-url", Variable: "TIDEMARK_PUBLIC_URL", text: &c.OIDC.PublicURL, Help: "the `URL` that people reach this server at, when a proxy has the TLS"},
+		{Name: "default-role", text: &c.OIDC.Role, Help: "the `ROLE` of users at first sight: reader, writer or admin"},
+		{Name: "role-claim", text: &c.OIDC.RoleClaim, Help: "the `CLAIM` of a token that says the role, each time; without it admins give roles"},
+		{Name: "host", list: &c.Hosts, Help: "a `NAME` that this server is called by, besides localhost; again for more. With oidc and without it, any"},
+		{Name: "tls-cert", path: true, text: &c.CertFile, Help: "`FILE` with the certificate, read again when it changes; without it, put a proxy with TLS in front"},
+		{Name: "tls-key", path: true, text: &c.KeyFile, Help: "`FILE` with the key of the certificate"},
+		{Name: "token-file", path: true, text: &c.TokenFile, Help: "`FILE` with the token of the local user; without it server.token beside the store"},
+		{Name: "audit-anchors", path: true, text: &c.AnchorFile, Help: "`FILE` that gets the head of the audit log every minute; keep it elsewhere"},
+		{Name: "otlp-endpoint", Variable: "OTEL_EXPORTER_OTLP_ENDPOINT", text: &c.TraceEndpoint, Help: "`URL` of an OpenTelemetry collector"},
+		{Name: "log", text: &c.LogFormat, Help: "`FORMAT` of the log on stderr: json or text"},
+		{Name: "fleet", path: true, text: &c.Fleet, Help: "take the webhooks of this fleet `FILE` at /hooks/AGENT/NAME; a fleet that is up runs their jobs"},
+		{Name: "migrate", on: &c.Migrate, Help: "bring the database up to date first"},
+		{Name: "require-database", Variable: "DATABASE_REQUIRED", on: &c.RequireDatabase, Help: "refuse to start without PostgreSQL; on with oidc"},
+	}
+}
+
+// Default is the Config of a server that nobody configured.
+func Default() *Config {
+	return &Config{Listener: Listener{Addr: "127.0.0.1:7433"}, Auth: AuthLocal, OIDC: OIDC{Role: "writer"}, LogFormat: "json"}
+}
+
+// Key is the setting's key in serve.yaml.
+func (s *Setting) Key() string {
+	key := strings.ReplaceAll(s.Name, "-", "_")
+	if s.Secret {
+		key += secretSuffix
+	}
+	return key
+}
+
+// secretSuffix is the end of the key that names the file with a secret.
+const secretSuffix = "_file"
+
+// Usage is the help of the setting's flag.
+func (s *Setting) Usage() string {
+	if s.Variable == "" {
+		return s.Help
+	}
+	return s.Help + " ($" + s.Variable + ")"
+}
+
+// String is the value as a flag has it.
+func (s *Setting) String() string {
+	switch {
+	case s.text != nil:
+		return *s.text
+	case s.list != nil:
+		return strings.Join(*s.list, ",")
+	case s.on != nil:
+		return strconv.FormatBool(*s.on)
+	}
+	return ""
+}
+
+// Shown is the value for people: of a secret and of a URL without its password.
+func (s *Setting) Shown() string {
+	switch {
+	case s.Secret && s.String() != "":
+		return "(set)"
+	case s.Name == "store":
+		return open.WithoutPassword(s.String())
+	}
+	return s.String()
+}
+
+// Set sets the value. That of a list has commas, and is added to what is there.
+func (s *Setting) Set(value string) error {
+	switch {
+	case s.text != nil:
+		*s.text = value
+	case s.list != nil:
+		*s.list = append(*s.list, strings.Split(value, ",")...)
+	default:
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return errors.New("want true or false")
+		}
+		*s.on = on
+	}
+	return nil
+}
+
+// Type is what the flag takes.
+func (s *Setting) Type() string {
+	switch {
+	case s.list != nil:
+		return "strings"
+	case s.on != nil:
+		return "bool"
+	}
+	return "string"
+}
