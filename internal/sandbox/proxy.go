@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,47 +205,6 @@ func join(in net.Conn, from io.Reader, out net.Conn) {
 	<-done
 }
 
-// local returns the targets on this machine, by port.
-func (p *proxy) local() map[string]string {
-	found := make(map[string]string)
-	for _, h := range p.hosts {
-		name := h.name
-		if h.addr.IsLoopback() {
-			name = h.addr.String()
-		}
-		if h.addr.IsLoopback() || h.name == "localhost" && !h.any {
-			for _, port := range strings.Fields(cmp.Or(h.port, "80 443")) {
-				found[port] = net.JoinHostPort(name, port)
-			}
-		}
-	}
-	return found
-}
-
-// attend serves a listener of the sandbox until it is closed. One on an allowed
-// port of this machine leads there: many programs use no proxy for localhost.
-func (p *proxy) attend(l net.Listener) {
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	target, ok := p.local()[port]
-	if !ok {
-		p.serve(l)
-		return
-	}
-	for {
-		in, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer in.Close()
-			if out, err := p.connect(context.Background(), target); err == nil {
-				defer out.Close()
-				join(in, in, out)
-			}
-		}()
-	}
-}
-
 // hopHeaders are for the proxy and not for the host.
 var hopHeaders = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
@@ -271,12 +229,4 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(answer.StatusCode)
 	io.Copy(w, answer.Body)
-}
-
-// serve serves a listener until it is closed.
-func (p *proxy) serve(l net.Listener) {
-	server := &http.Server{Handler: p, ReadHeaderTimeout: dialWait}
-	server.Serve(l)
-	server.Close()
-	p.plain.CloseIdleConnections()
 }
