@@ -24,6 +24,8 @@ func (c *Chat) RunCommand(ctx context.Context, command string) error {
 	if bash == nil {
 		return tidemark.Errorf(tidemark.ErrUnsupported, "there is no shell here")
 	}
+	c.refresh()
+	c.extend()
 	c.nameAfter("! " + command)
 	keeping := context.WithoutCancel(ctx)
 	if err := t.ready(keeping); err != nil {

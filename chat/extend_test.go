@@ -45,6 +45,16 @@ func TestSkillsAreListedAndLoadedWhenAskedFor(t *testing.T) {
 	valid(t, last)
 	r.close(c)
 	c = r.resume(c.ID())
+	// A command of the person may be the first thing in a resumed session.
+	before := len(r.told())
+	if err := c.RunCommand(t.Context(), "true"); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range r.told()[before:] {
+		if e.Notice != "" {
+			t.Errorf("nothing changed, and it is told that %s", e.Notice)
+		}
+	}
 	r.send(c, "after")
 	beginsWith(t, r.model, r.model.last(t), last)
 }

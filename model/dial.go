@@ -29,10 +29,14 @@ func ParseBase(base string) (*url.URL, error) {
 	return u, nil
 }
 
+// shortestKey is how long a key is that is worth hiding. Servers that want none are
+// given a word such as "none".
+const shortestKey = 6
+
 // WithoutKeys removes keys from a server's response: some servers quote them.
 func WithoutKeys(page []byte, keys ...string) []byte {
 	for _, key := range keys {
-		if key != "" {
+		if len(key) >= shortestKey {
 			page = bytes.ReplaceAll(page, []byte(key), []byte("[key]"))
 		}
 	}

@@ -219,7 +219,9 @@ func PermissionText(p chat.Permission) string {
 
 // diffCommand shows what differs from the last commit. It runs in the sandbox:
 // the configuration of a repository can name programs.
-const diffCommand = `if git rev-parse -q --verify HEAD >/dev/null 2>&1; then git --no-pager diff --no-ext-diff --no-color HEAD --
+const diffCommand = `if git rev-parse -q --verify HEAD >/dev/null 2>&1; then
+  all=$(git --no-pager diff --no-ext-diff --no-color HEAD --; git ls-files --others --exclude-standard | sed 's/^/new, and not yet added: /')
+  if [ -n "$all" ]; then printf '%s\n' "$all"; else echo 'Nothing differs from the last commit.'; fi
 elif git rev-parse --git-dir >/dev/null 2>&1; then echo 'There is no commit yet.'
 else echo 'This is no repository of git.'; fi`
 
