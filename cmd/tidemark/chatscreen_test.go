@@ -278,8 +278,10 @@ func committed(t *testing.T) string {
 			t.Fatalf("git %s: %v %s", args[0], err, out)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, ".git", "editor"), []byte(`printf '\nfrom the editor\n' >>"$1"`), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"editor": `printf '\nfrom the editor\n' >>"$1"`, "info/exclude": "data/\n"} { // the store of the test
+		if err := os.WriteFile(filepath.Join(dir, ".git", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }
