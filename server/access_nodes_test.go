@@ -45,11 +45,11 @@ func newNode(t *testing.T, db *postgres.Database, issuer string) *node {
 	const soon = 20 * time.Millisecond // of the seconds that it is in a server
 	tokens := auth.ServiceTokens(n.users)
 	tokens.Fresh = soon
-	known, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: issuer, Audience: authtest.OurAudience, Users: n.users, Fresh: soon, Now: now})
+	known, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: issuer, Audience: authtest.OurAudience, ClientID: "pages", ClientSecret: "hush", Users: n.users, Fresh: soon, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.in, err = auth.SignInWith(auth.OIDCSignInOptions{Auth: known, ClientID: "pages", ClientSecret: "hush", Key: cookieKey}); err != nil {
+	if n.in, err = auth.SignInWith(auth.OIDCSignInOptions{Issuers: auth.NewIssuers(known), Users: n.users, Key: cookieKey, Fresh: soon, Now: now}); err != nil {
 		t.Fatal(err)
 	}
 	h := &parrots{}

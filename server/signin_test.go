@@ -11,6 +11,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -182,11 +183,11 @@ var cookieKey = []byte(strings.Repeat("k", 32))
 // door is how people come in, at one of several servers.
 func (x *team) door(t *testing.T, fresh time.Duration) (*auth.OIDCAuthenticator, *auth.OIDCSignIn) {
 	t.Helper()
-	known, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: x.issuer.URL, Audience: authtest.OurAudience, Users: x.users, Fresh: fresh, Now: func() time.Time { return x.now }})
+	known, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: x.issuer.URL, Audience: authtest.OurAudience, ClientID: "pages", ClientSecret: "hush", Users: x.users, Fresh: fresh, Now: func() time.Time { return x.now }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := auth.SignInWith(auth.OIDCSignInOptions{Auth: known, ClientID: "pages", ClientSecret: "hush", Key: cookieKey})
+	in, err := auth.SignInWith(auth.OIDCSignInOptions{Issuers: auth.NewIssuers(known), Users: x.users, Key: cookieKey, Fresh: fresh, Now: func() time.Time { return x.now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,6 +312,57 @@ func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
 	asked = x.start(late)
 	x.now = x.now.Add(10 * time.Minute)
 	late.want(401, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "")
+}
+
+func TestPeopleChooseTheirIssuerAndLeaveWithIt(t *testing.T) {
+	x := newTeam(t)
+	second := authtest.NewIssuer(t, x.key)
+	if _, err := x.users.CreateTenant(t.Context(), tenant.Tenant{Name: "second", Issuer: second.URL}); err != nil {
+		t.Fatal(err)
+	}
+	now := func() time.Time { return x.now }
+	var known []*auth.OIDCAuthenticator
+	for name, issuer := range map[string]string{"Our house": x.issuer.URL, "<b>Theirs": second.URL} {
+		by, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: issuer, Name: name, Audience: authtest.OurAudience, ClientID: "pages", ClientSecret: "hush", Users: x.users, Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = append(known, by)
+	}
+	issuers := auth.NewIssuers(known...)
+	in, err := auth.SignInWith(auth.OIDCSignInOptions{Issuers: issuers, Users: x.users, Key: cookieKey, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = in, auth.Any(issuers, in) })
+	b := newBrowser(t, s.URL)
+	_, page := b.want(200, "GET", "/signin", "")
+	has(t, page, "Sign in with Our house")
+	has(t, page, "Sign in with &lt;b&gt;Theirs")
+	b.want(404, "GET", "/signin/start?issuer=https://eve.example", "")
+	begin := func(issuer string) url.Values {
+		t.Helper()
+		res, _ := b.want(303, "GET", "/signin/start?issuer="+url.QueryEscape(issuer), "")
+		u, err := url.Parse(res.Header.Get("Location"))
+		if err != nil || !strings.HasPrefix(u.String(), issuer+"/a?") {
+			t.Fatalf("sent to %s, %v", res.Header.Get("Location"), err)
+		}
+		return u.Query()
+	}
+	// Somebody who began with one issuer does not come back from the other.
+	asked := begin(second.URL)
+	b.want(401, "GET", "/signin/callback?code=good&iss="+url.QueryEscape(x.issuer.URL)+"&state="+asked.Get("state"), "")
+	asked = begin(second.URL)
+	second.Redeem = func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(map[string]string{"id_token": x.key.Token(second.Claims(authtest.Claims{"aud": "pages", "nonce": asked.Get("nonce")}))})
+	}
+	b.want(200, "GET", "/signin/callback?code=good&iss="+url.QueryEscape(second.URL)+"&state="+asked.Get("state"), "")
+	b.want(200, "GET", "/sessions", "")
+	// An issuer that is down keeps nobody out who is signed in, and one that is gone does.
+	second.Away.Store(true)
+	b.want(200, "GET", "/sessions", "")
+	issuers.Replace(slices.DeleteFunc(known, func(by *auth.OIDCAuthenticator) bool { return by.Issuer() == second.URL }))
+	b.want(401, "GET", "/sessions", "")
 }
 
 func TestACookieOfOneKindIsNoneOfAnother(t *testing.T) {

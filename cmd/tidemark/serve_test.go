@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
@@ -124,6 +125,76 @@ func TestAWriterOfTheLocalServerCannotMakeThemselvesMore(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", path, res.StatusCode, want)
 		}
 	}
+}
+
+func TestServeStartsWithoutItsIssuersAndFollowsTheirFile(t *testing.T) {
+	t.Parallel()
+	h := newTeamHome(t)
+	key := authtest.NewEC(t, "k")
+	first, second := authtest.NewIssuer(t, key), authtest.NewIssuer(t, key)
+	file := filepath.Join(h.dir, "issuers.yaml")
+	entry := func(i *authtest.Issuer, tenant string) string {
+		return fmt.Sprintf("- {issuer: %q, audience: %s, rules: [{claim: name, value: Ada, tenant: %s}]}\n", i.URL, authtest.OurAudience, tenant)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.run(nil, "tenant", "create", "harbour")
+	h.run(nil, "tenant", "create", "quay")
+	service := strings.TrimSpace(h.run(nil, "token", "create", "ci", "--tenant", "harbour"))
+	first.Away.Store(true)
+	write("issuers:\n" + entry(first, "harbour"))
+	at := h.serve(nil, "--auth", "oidc", "--require-database=false", "--oidc-issuers", file)
+	ask := func(token string) (int, string) {
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", at+"/api/v1/me", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		var me struct {
+			Tenant string `json:"tenant_name"`
+		}
+		json.NewDecoder(res.Body).Decode(&me)
+		return res.StatusCode, me.Tenant
+	}
+	until := func(token string, status int, tenant string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			got, in := ask(token)
+			if got == status && in == tenant {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("status %d in %q, want %d in %q", got, in, status, tenant)
+			}
+		}
+	}
+	ada := func(i *authtest.Issuer) string { return key.Token(i.Claims()) }
+	if status, in := ask(service); status != 200 || in != "harbour" {
+		t.Errorf("a service token while the issuer is down: %d in %q", status, in)
+	}
+	if status, _ := ask(ada(first)); status != 503 {
+		t.Errorf("a token of an issuer that is down: %d", status)
+	}
+	first.Away.Store(false)
+	until(ada(first), 200, "harbour")
+	if status, _ := ask(ada(second)); status != 401 {
+		t.Errorf("a token of an issuer that is not in the file: %d", status)
+	}
+	write("issuers:\n" + entry(first, "harbour") + entry(second, "quay"))
+	until(ada(second), 200, "quay")
+	write("issuers: [")
+	write("issuers:\n" + entry(second, "harbour"))
+	until(ada(second), 200, "harbour")
+	until(ada(first), 401, "")
 }
 
 func TestServeTakesTheWebhooksOfAFleet(t *testing.T) {

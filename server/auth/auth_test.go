@@ -43,7 +43,7 @@ func TestKeysChangeUnderLoadAndNoGoodTokenIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	auth.keys.pace = rate.NewLimiter(200, 5)
+	auth.found.found.Load().keys.pace = rate.NewLimiter(200, 5)
 	var now atomic.Pointer[authtest.Signer]
 	now.Store(&first)
 	ctx, stop := context.WithCancel(t.Context())
@@ -89,7 +89,7 @@ func TestKeysChangeUnderLoadAndNoGoodTokenIsRefused(t *testing.T) {
 
 func TestMadeUpKeysDoNotFloodTheIssuer(t *testing.T) {
 	h := newHouse(t)
-	h.plain.keys.pace = rate.NewLimiter(rate.Every(time.Hour), keyFetches)
+	h.plain.found.found.Load().keys.pace = rate.NewLimiter(rate.Every(time.Hour), keyFetches)
 	good := "Bearer " + h.rsa.Token(h.issuer.Claims())
 	if _, err := h.plain.Authenticate(authtest.Bringing(good)); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func newHouse(t testing.TB) *house {
 		t.Fatal(err)
 	}
 	// Made-up keys are asked for without end here; the pace has its own test.
-	h.plain.keys.pace, h.entra.keys.pace = rate.NewLimiter(rate.Inf, 0), rate.NewLimiter(rate.Inf, 0)
+	h.plain.found.found.Load().keys.pace, h.entra.found.found.Load().keys.pace = rate.NewLimiter(rate.Inf, 0), rate.NewLimiter(rate.Inf, 0)
 	for name, of := range map[string][2]string{"plain": {h.issuer.URL, ""}, "acme": {h.issuer.URL + "/" + authtest.OurTID + "/v2.0", authtest.OurTID}, "other": {h.issuer.URL + "/" + authtest.OtherTID + "/v2.0", authtest.OtherTID}} {
 		if _, err := h.users.CreateTenant(t.Context(), tenant.Tenant{Name: name, Issuer: of[0], Foreign: of[1]}); err != nil {
 			t.Fatal(err)

@@ -54,6 +54,10 @@ var signatures = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.E
 type OIDCOptions struct {
 	Issuer   string // required, except with Entra
 	Audience string // the required audience of tokens
+	// Name is what the sign-in page calls the issuer; "": its host. ClientID is this
+	// server's id at the issuer, "": nobody signs in there with a browser.
+	// ClientSecret may be empty, too.
+	Name, ClientID, ClientSecret string
 	// Entra accepts the tokens of organisations in Microsoft Entra: the
 	// user is in tid and oid, and each tid is a tenant.
 	Entra bool
@@ -80,12 +84,9 @@ type OIDCOptions struct {
 
 // OIDCAuthenticator authenticates the users of an issuer by its tokens.
 type OIDCAuthenticator struct {
-	o        OIDCOptions
-	issuer   string // with entraTenant in it when it stands for many
-	verifier *oidc.IDTokenVerifier
-	keys     *issuerKeys
-	seen     recent[request.Caller]
-	doors    issuerDoors
+	o     OIDCOptions
+	seen  recent[request.Caller]
+	found *discovery
 }
 
 // issuerDoors are the endpoints at which an issuer signs people in.
@@ -95,8 +96,9 @@ type issuerDoors struct {
 	Methods   []string `json:"token_endpoint_auth_methods_supported"`
 }
 
-// OIDC returns the Authenticator for an issuer, after asking the issuer
-// where its keys are.
+// OIDC returns the Authenticator for an issuer. An issuer that does not answer now
+// is asked again when somebody comes with a token of it; one that describes itself
+// as another, or has its keys where they are not safe, is ErrInvalid.
 func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuthenticator, error) {
 	if o.Entra && o.Issuer == "" {
 		o.Issuer = EntraIssuer
@@ -113,42 +115,27 @@ func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuthenticator, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	client := *o.HTTP
-	client.Timeout = issuerTimeout
-	ctx = oidc.ClientContext(ctx, &client)
-	if o.Entra {
-		// The discovery document is that of all organisations: its
-		// issuer has a placeholder for the tenant, and is compared
-		// below.
-		ctx = oidc.InsecureIssuerURLContext(ctx, o.Issuer)
-	}
-	provider, err := oidc.NewProvider(ctx, o.Issuer)
-	if err != nil {
-		return nil, tidemark.Invalidf("issuer %s: %w", o.Issuer, err)
-	}
-	var said struct {
-		Issuer string `json:"issuer"`
-		Keys   string `json:"jwks_uri"`
-		issuerDoors
-	}
-	if err := provider.Claims(&said); err != nil {
-		return nil, tidemark.Invalidf("issuer %s: %w", o.Issuer, err)
-	}
-	if err := errors.Join(sameHost(o.Issuer, said.Issuer), checkIssuerURL(said.Keys)); err != nil {
+	a := &OIDCAuthenticator{o: o, found: &discovery{o: o}}
+	_, _ = a.found.get(ctx)
+	if err := a.Away(); errors.Is(err, tidemark.ErrInvalid) {
 		return nil, err
 	}
-	a := &OIDCAuthenticator{o: o, issuer: said.Issuer, keys: newIssuerKeys(client, said.Keys), doors: said.issuerDoors}
-	a.verifier = a.newVerifier()
 	return a, nil
 }
+
+// Away returns why the issuer could not be asked when it was last tried, nil when it
+// was found.
+func (a *OIDCAuthenticator) Away() error { return a.found.away() }
 
 // SetUsers sets the store of the users, before the first request.
 func (a *OIDCAuthenticator) SetUsers(users *tenant.Directory) { a.o.Users = users }
 
-// newVerifier checks signatures and the audience. verify checks issuer and
-// times: the library has no issuer for many tenants, no leeway, and no iat.
-func (a *OIDCAuthenticator) newVerifier() *oidc.IDTokenVerifier {
-	return oidc.NewVerifier(a.issuer, a.keys, &oidc.Config{ClientID: a.o.Audience, SupportedSigningAlgs: signatures, SkipIssuerCheck: true, SkipExpiryCheck: true})
+// forSignIn accepts the tokens that say who signed in: an ID token is for the
+// client, as an access token for the API is for the audience.
+func (a *OIDCAuthenticator) forSignIn() *OIDCAuthenticator {
+	ids := &OIDCAuthenticator{o: a.o, found: a.found}
+	ids.o.Audience, ids.o.Clients = a.o.ClientID, nil
+	return ids
 }
 
 func (o OIDCOptions) check() error {
@@ -215,8 +202,15 @@ func (a *OIDCAuthenticator) verify(ctx context.Context, token string) (claims, e
 	if err := checkHeader(token); err != nil {
 		return nil, err
 	}
+	by, err := a.found.get(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var silent bool
-	verified, err := a.verifier.Verify(context.WithValue(ctx, silentKey{}, &silent), token)
+	// It checks signatures and the audience. The library has no issuer for many
+	// tenants, no leeway, and no iat: issuer and times are checked below.
+	verifier := oidc.NewVerifier(by.issuer, by.keys, &oidc.Config{ClientID: a.o.Audience, SupportedSigningAlgs: signatures, SkipIssuerCheck: true, SkipExpiryCheck: true})
+	verified, err := verifier.Verify(context.WithValue(ctx, silentKey{}, &silent), token)
 	switch {
 	case silent && err != nil:
 		request.Note(ctx, "error", "the issuer does not answer: "+err.Error())
@@ -237,12 +231,11 @@ func (a *OIDCAuthenticator) verify(ctx context.Context, token string) (claims, e
 	if sub, _ := c.text("sub"); sub != verified.Subject {
 		return nil, refuse("subject")
 	}
-	return c, errors.Join(a.checkIssuer(c), a.checkAudience(c), c.checkTimes(a.o.Now()))
+	return c, errors.Join(a.checkIssuer(by.issuer, c), a.checkAudience(c), c.checkTimes(a.o.Now()))
 }
 
 // checkIssuer compares the issuer of the token with the accepted one.
-func (a *OIDCAuthenticator) checkIssuer(c claims) error {
-	issuer := a.issuer
+func (a *OIDCAuthenticator) checkIssuer(issuer string, c claims) error {
 	if a.o.Entra {
 		tid, ok := c.uuid("tid")
 		if !ok {

@@ -37,7 +37,7 @@ func (a *OIDCSignIn) Authenticate(r *http.Request) (request.Caller, error) {
 	if !a.unsigned(userCookie, value, &who) {
 		return request.Caller{}, refuse("cookie")
 	}
-	if !a.now().Before(who.Until) {
+	if !a.o.Now().Before(who.Until) {
 		return request.Caller{}, &Refusal{Why: "expired cookie", Tenant: who.Tenant, User: who.User}
 	}
 	if !fromOurPage(r) {
@@ -45,10 +45,10 @@ func (a *OIDCSignIn) Authenticate(r *http.Request) (request.Caller, error) {
 	}
 	// Whether they signed out is checked each time: it takes effect at once,
 	// everywhere.
-	if err := stillSignedIn(r.Context(), a.o.Auth.o.Users, value); err != nil {
+	if err := stillSignedIn(r.Context(), a.o.Users, value); err != nil {
 		return request.Caller{}, err
 	}
-	return a.seen.get(value, a.o.Auth.o.Fresh, func() (request.Caller, error) { return a.lookUp(r.Context(), who) })
+	return a.seen.get(value, a.o.Fresh, func() (request.Caller, error) { return a.lookUp(r.Context(), who) })
 }
 
 // stillSignedIn refuses a cookie whose owner signed out.
@@ -62,7 +62,7 @@ func stillSignedIn(ctx context.Context, users *tenant.Directory, cookie string) 
 
 // lookUp asks the store what a user may do now.
 func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (request.Caller, error) {
-	users := a.o.Auth.o.Users
+	users := a.o.Users
 	why := &Refusal{Tenant: who.Tenant, User: who.User}
 	in, err := users.Tenant(ctx, who.Tenant)
 	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
@@ -81,6 +81,10 @@ func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (request.Call
 		return request.Caller{}, err
 	case u.State != tenant.Active:
 		why.Why = "suspended user"
+		return request.Caller{}, why
+	}
+	if a.o.Issuers.of(u.Issuer) == nil {
+		why.Why = "issuer"
 		return request.Caller{}, why
 	}
 	// A cookie does not have the claims that a rule is about.

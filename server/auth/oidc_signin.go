@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
@@ -34,50 +35,45 @@ const (
 	hostPrefix = "__Host-"
 )
 
-// OIDCSignInOptions say how browsers sign in through an issuer.
+// OIDCSignInOptions say how browsers sign in through issuers.
 type OIDCSignInOptions struct {
-	Auth         *OIDCAuthenticator // the issuer; required
-	ClientID     string             // this server's id at the issuer; required
-	ClientSecret string             // "": the issuer needs none
+	// Issuers are those that people sign in through: all that have a ClientID.
+	// Required.
+	Issuers *Issuers
+	Users   *tenant.Directory // the operator's store; required
 	// Key signs cookies; servers that share it accept each other's. Required.
 	Key []byte
 	// URL is the public address of this server, https://tides.example.com; "":
 	// taken from the request, which is wrong behind a proxy that terminates
 	// TLS.
 	URL string
+	// Fresh is how long an answer of the store is cached. The default is to
+	// ask each time.
+	Fresh time.Duration
+	Now   func() time.Time
 }
 
 // OIDCSignIn lets browsers sign in through an issuer, with the authorization
 // code flow and PKCE, and recognises them by a cookie afterwards.
 type OIDCSignIn struct {
 	o    OIDCSignInOptions
-	ids  *OIDCAuthenticator // accepts the tokens that say who signed in
 	seen recent[request.Caller]
 }
 
-// SignInWith returns the SignIn of an issuer, which is also the Authenticator
+// SignInWith returns the SignIn of issuers, which is also the Authenticator
 // of its cookies.
 func SignInWith(o OIDCSignInOptions) (*OIDCSignIn, error) {
 	switch {
-	case o.Auth == nil || o.ClientID == "":
-		return nil, tidemark.Invalidf("oidc: no client id to sign in with")
 	case len(o.Key) < 32:
 		return nil, tidemark.Invalidf("oidc: no key for cookies")
 	case o.URL != "" && !strings.HasPrefix(o.URL, "https://") && !strings.HasPrefix(o.URL, "http://"):
 		return nil, tidemark.Invalidf("%q: want the URL of this server, such as https://tides.example.com", o.URL)
 	}
-	o.URL = strings.TrimSuffix(o.URL, "/")
-	for _, door := range []string{o.Auth.doors.Authorize, o.Auth.doors.Token} {
-		if err := checkIssuerURL(door); err != nil {
-			return nil, tidemark.Invalidf("it lets nobody sign in: %w", err)
-		}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	// An ID token is for the client; an access token for the API is for
-	// the audience.
-	ids := &OIDCAuthenticator{o: o.Auth.o, issuer: o.Auth.issuer, keys: o.Auth.keys}
-	ids.o.Audience, ids.o.Clients = o.ClientID, nil
-	ids.verifier = ids.newVerifier()
-	return &OIDCSignIn{o: o, ids: ids}, nil
+	o.URL = strings.TrimSuffix(o.URL, "/")
+	return &OIDCSignIn{o: o}, nil
 }
 
 // secure reports whether the browser uses TLS, with us or with a proxy.
@@ -117,34 +113,56 @@ func (a *OIDCSignIn) ServeSignIn(w http.ResponseWriter, r *http.Request, show Sh
 }
 
 func (a *OIDCSignIn) page(w http.ResponseWriter, show ShowSignIn, status int, wrong string) {
-	name := a.o.Auth.o.Issuer
-	if u, err := url.Parse(name); err == nil {
-		name = u.Host
+	v := SignInView{Wrong: wrong}
+	for _, by := range a.o.Issuers.signIn() {
+		v.Issuers = append(v.Issuers, SignInIssuer{Name: by.name(), Start: "/signin/start?" + url.Values{"issuer": {by.o.Issuer}}.Encode()})
 	}
-	show(w, status, SignInView{Issuer: name, Wrong: wrong})
+	show(w, status, v)
 }
 
 // flow is what a browser brings back from the issuer: proof that it started
 // here, and what proves it to the issuer.
 type flow struct {
+	Issuer   string    `json:"issuer"`
 	State    string    `json:"state"`
 	Nonce    string    `json:"nonce"`
 	Verifier string    `json:"verifier"`
 	Until    time.Time `json:"until"`
 }
 
+// through returns the issuer that somebody signs in through, by its URL; "" is the
+// first. nil when there is none.
+func (a *OIDCSignIn) through(issuer string) *OIDCAuthenticator {
+	for _, by := range a.o.Issuers.signIn() {
+		if issuer == "" || by.o.Issuer == issuer {
+			return by
+		}
+	}
+	return nil
+}
+
 // start sends a browser to the issuer.
 func (a *OIDCSignIn) start(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
-	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Until: a.now().Add(flowLife)}
+	by := a.through(r.URL.Query().Get("issuer"))
+	if by == nil {
+		a.page(w, show, http.StatusNotFound, "issuer")
+		return
+	}
+	at, err := by.found.get(r.Context())
+	if err != nil {
+		a.page(w, show, http.StatusServiceUnavailable, "away")
+		return
+	}
+	f := flow{Issuer: by.o.Issuer, State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Until: a.o.Now().Add(flowLife)}
 	challenge := sha256.Sum256([]byte(f.Verifier))
-	door, err := url.Parse(a.o.Auth.doors.Authorize)
+	door, err := url.Parse(at.doors.Authorize)
 	if err != nil {
 		a.page(w, show, http.StatusBadGateway, "issuer")
 		return
 	}
 	q := door.Query()
 	for name, value := range map[string]string{
-		"response_type": "code", "client_id": a.o.ClientID, "redirect_uri": a.callback(r), "scope": "openid profile email",
+		"response_type": "code", "client_id": by.o.ClientID, "redirect_uri": a.callback(r), "scope": "openid profile email",
 		"state": f.State, "nonce": f.Nonce, "code_challenge": base64.RawURLEncoding.EncodeToString(challenge[:]), "code_challenge_method": "S256",
 	} {
 		q.Set(name, value)
@@ -160,18 +178,19 @@ func (a *OIDCSignIn) start(w http.ResponseWriter, r *http.Request, show ShowSign
 func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	q := r.URL.Query()
 	var f flow
-	known := a.unsigned(flowCookie, a.cookie(r, flowCookie), &f) && a.now().Before(f.Until)
+	known := a.unsigned(flowCookie, a.cookie(r, flowCookie), &f) && a.o.Now().Before(f.Until)
 	a.setCookie(w, r, flowCookie, "", -1, http.SameSiteLaxMode)
 	if !known || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.State)) != 1 {
 		a.page(w, show, http.StatusUnauthorized, "state")
 		return
 	}
-	if from := q.Get("iss"); from != "" && !a.ids.o.Entra && from != a.ids.issuer || q.Get("error") != "" || q.Get("code") == "" {
+	by := a.through(f.Issuer)
+	if by == nil || f.Issuer == "" || q.Get("error") != "" || q.Get("code") == "" {
 		request.Note(r.Context(), "refused", "issuer: "+q.Get("error"))
 		a.page(w, show, http.StatusUnauthorized, "issuer")
 		return
 	}
-	caller, err := a.exchange(r.Context(), q.Get("code"), a.callback(r), f)
+	caller, err := by.exchange(r.Context(), q, a.callback(r), f)
 	switch {
 	case err == nil:
 	case request.Problem(err).Status >= http.StatusInternalServerError:
@@ -186,7 +205,7 @@ func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request, show ShowSig
 		a.page(w, show, http.StatusUnauthorized, "issuer")
 		return
 	}
-	value := a.signed(userCookie, signedInUser{Tenant: caller.Tenant, User: caller.User, Until: a.now().Add(userCookieLife), Nonce: rand.Text()})
+	value := a.signed(userCookie, signedInUser{Tenant: caller.Tenant, User: caller.User, Until: a.o.Now().Add(userCookieLife), Nonce: rand.Text()})
 	a.setCookie(w, r, userCookie, value, int(userCookieLife.Seconds()), http.SameSiteStrictMode)
 	show(w, http.StatusOK, SignInView{Done: true})
 }
@@ -194,20 +213,29 @@ func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request, show ShowSig
 // errDeniedHere is for somebody whom the issuer knows and we do not admit.
 var errDeniedHere = errors.New("the issuer vouches for somebody who may not come in")
 
-// exchange exchanges a code for the user that it stands for.
-func (a *OIDCSignIn) exchange(ctx context.Context, code, callback string, f flow) (request.Caller, error) {
-	token, err := a.redeem(ctx, code, callback, f.Verifier)
+// exchange exchanges the code that a browser brought for the user that it stands
+// for.
+func (a *OIDCAuthenticator) exchange(ctx context.Context, q url.Values, callback string, f flow) (request.Caller, error) {
+	at, err := a.found.get(ctx)
 	if err != nil {
 		return request.Caller{}, err
 	}
-	c, err := a.ids.verify(ctx, token)
+	if from := q.Get("iss"); from != "" && !a.o.Entra && from != at.issuer {
+		return request.Caller{}, refuse("issuer")
+	}
+	token, err := a.redeem(ctx, at.doors, q.Get("code"), callback, f.Verifier)
+	if err != nil {
+		return request.Caller{}, err
+	}
+	ids := a.forSignIn()
+	c, err := ids.verify(ctx, token)
 	if err != nil {
 		return request.Caller{}, err
 	}
 	if nonce, _ := c.text("nonce"); subtle.ConstantTimeCompare([]byte(nonce), []byte(f.Nonce)) != 1 {
 		return request.Caller{}, refuse("nonce")
 	}
-	caller, err := a.ids.caller(ctx, c)
+	caller, err := ids.caller(ctx, c)
 	if errors.Is(err, tidemark.ErrDenied) {
 		return caller, errors.Join(errDeniedHere, err)
 	}
@@ -215,15 +243,15 @@ func (a *OIDCSignIn) exchange(ctx context.Context, code, callback string, f flow
 }
 
 // redeem asks the issuer for the token of a code.
-func (a *OIDCSignIn) redeem(ctx context.Context, code, callback, verifier string) (string, error) {
+func (a *OIDCAuthenticator) redeem(ctx context.Context, doors issuerDoors, code, callback, verifier string) (string, error) {
 	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {callback}, "code_verifier": {verifier}, "client_id": {a.o.ClientID}}
-	inForm := len(a.o.Auth.doors.Methods) > 0 && !slices.Contains(a.o.Auth.doors.Methods, "client_secret_basic")
+	inForm := len(doors.Methods) > 0 && !slices.Contains(doors.Methods, "client_secret_basic")
 	if a.o.ClientSecret != "" && inForm {
 		form.Set("client_secret", a.o.ClientSecret)
 	}
 	ctx, stop := context.WithTimeout(ctx, issuerTimeout)
 	defer stop()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.o.Auth.doors.Token, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, doors.Token, strings.NewReader(form.Encode()))
 	if err != nil {
 		return "", err
 	}
@@ -232,7 +260,7 @@ func (a *OIDCSignIn) redeem(ctx context.Context, code, callback, verifier string
 	if a.o.ClientSecret != "" && !inForm {
 		r.SetBasicAuth(url.QueryEscape(a.o.ClientID), url.QueryEscape(a.o.ClientSecret))
 	}
-	client := *a.o.Auth.o.HTTP
+	client := *a.o.HTTP
 	// The request contains a secret, which must not be sent elsewhere.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	res, err := client.Do(r)
@@ -254,15 +282,13 @@ func (a *OIDCSignIn) redeem(ctx context.Context, code, callback, verifier string
 	return said.IDToken, nil
 }
 
-func (a *OIDCSignIn) now() time.Time { return a.o.Auth.o.Now() }
-
 // SignOut removes the cookie from the browser, and makes it void at every
 // server.
 func (a *OIDCSignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 	value := a.cookie(r, userCookie)
 	var who signedInUser
 	if a.unsigned(userCookie, value, &who) {
-		if err := a.o.Auth.o.Users.SignOut(r.Context(), value, who.Until); err != nil {
+		if err := a.o.Users.SignOut(r.Context(), value, who.Until); err != nil {
 			return err
 		}
 	}

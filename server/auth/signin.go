@@ -24,8 +24,15 @@ type ShowSignIn func(w http.ResponseWriter, status int, v SignInView)
 
 // SignInView is the sign-in page.
 type SignInView struct {
-	Done   bool   `json:"done,omitempty"`
-	Token  bool   `json:"token,omitempty"`  // a token can be given
-	Issuer string `json:"issuer,omitempty"` // the organisation that people sign in with
-	Wrong  string `json:"wrong,omitempty"`  // what did not work: link, token, issuer, tenant, state
+	Done  bool `json:"done,omitempty"`
+	Token bool `json:"token,omitempty"` // a token can be given
+	// Issuers are the organisations that people sign in with.
+	Issuers []SignInIssuer `json:"issuers,omitempty"`
+	Wrong   string         `json:"wrong,omitempty"` // what did not work: link, token, issuer, tenant, state
+}
+
+// SignInIssuer is one of the organisations that people sign in with.
+type SignInIssuer struct {
+	Name  string `json:"name"`
+	Start string `json:"start"` // where to go to begin
 }

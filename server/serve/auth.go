@@ -22,6 +22,9 @@ const (
 
 // OIDC describes the issuer of the callers' tokens.
 type OIDC struct {
+	// File describes further issuers, and where their people belong. It is read
+	// again when it changes.
+	File             string
 	Issuer, Audience string
 	Clients          []string // the programs whose tokens are accepted
 	// ClientID is for signing in with a browser, "" when that is not
@@ -34,8 +37,8 @@ type OIDC struct {
 // access is how callers are authenticated, once known: one of the first two.
 type access struct {
 	local    *auth.LocalAuthenticator
-	oidc     *auth.OIDCAuthenticator
-	browsers *auth.OIDCSignIn // with OIDC.ClientID
+	oidc     *issuerKeeper
+	browsers *auth.OIDCSignIn // with OIDC.ClientID or OIDC.File
 }
 
 // freshCaller is how long an answer about a user or a token is cached: a
@@ -65,25 +68,34 @@ func (v *running) check(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	return v.checkIssuer(ctx)
+	return v.checkIssuers(ctx)
 }
 
-// checkIssuer asks the issuer where its keys are.
-func (v *running) checkIssuer(ctx context.Context) (err error) {
-	v.access.oidc, err = auth.OIDC(ctx, auth.OIDCOptions{Issuer: v.OIDC.Issuer, Audience: v.OIDC.Audience, Entra: v.Auth == AuthEntra, Clients: v.OIDC.Clients,
-		Role: request.Role(v.OIDC.Role), RoleClaim: v.OIDC.RoleClaim, Fresh: freshCaller})
+// checkIssuers asks the issuers where their keys are. One that is down is asked
+// later.
+func (v *running) checkIssuers(ctx context.Context) (err error) {
+	k := &issuerKeeper{Config: v.Config, Program: &v.Program, issuers: auth.NewIssuers()}
+	all, err := k.read()
 	if err != nil {
-		return hint.With(err, "check --oidc-issuer, and that this machine reaches it")
+		return err
 	}
-	if v.OIDC.ClientID != "" {
-		_, err = v.browsers(make([]byte, 32)) // the key of its cookies is in the store
+	found, err := k.find(ctx, all)
+	if err != nil {
+		return hint.With(err, "check --oidc-issuer, and what it answers")
 	}
+	k.issuers.Replace(found)
+	k.now, v.access.oidc = all, k
+	_, err = v.browsers(nil, make([]byte, 32)) // the key of its cookies is in the store
 	return err
 }
 
-// browsers lets people sign in with a browser, through the issuer.
-func (v *running) browsers(key []byte) (*auth.OIDCSignIn, error) {
-	return auth.SignInWith(auth.OIDCSignInOptions{Auth: v.access.oidc, ClientID: v.OIDC.ClientID, ClientSecret: v.OIDC.ClientSecret, Key: key, URL: v.OIDC.PublicURL})
+// browsers lets people sign in with a browser, through the issuers; nil when none
+// knows this server.
+func (v *running) browsers(users *tenant.Directory, key []byte) (*auth.OIDCSignIn, error) {
+	if v.OIDC.ClientID == "" && v.OIDC.File == "" {
+		return nil, nil
+	}
+	return auth.SignInWith(auth.OIDCSignInOptions{Issuers: v.access.oidc.issuers, Users: users, Key: key, URL: v.OIDC.PublicURL, Fresh: freshCaller})
 }
 
 // authenticator returns the configured Authenticator.
@@ -105,20 +117,25 @@ func (v *running) authenticator(ctx context.Context, users *tenant.Directory) (r
 		v.Say("The token is in %s", path)
 		auths = append(auths, v.access.local)
 	} else {
-		v.access.oidc.SetUsers(users)
-		auths = append(auths, v.access.oidc)
-		if v.OIDC.ClientID != "" {
-			key, err := users.ServerKey(ctx, "cookie")
-			if err != nil {
-				return nil, err
-			}
-			if v.access.browsers, err = v.browsers(key); err != nil {
-				return nil, err
-			}
+		key, err := users.ServerKey(ctx, "cookie")
+		if err == nil {
+			err = v.access.oidc.begin(ctx, users)
+		}
+		if err == nil {
+			v.access.browsers, err = v.browsers(users, key)
+		}
+		if err != nil {
+			return nil, err
+		}
+		auths = append(auths, v.access.oidc.issuers)
+		if v.access.browsers != nil {
 			auths = append(auths, v.access.browsers)
 		}
 	}
 	callers := auth.Any(auths...)
+	if v.access.oidc != nil {
+		v.access.oidc.changed = callers.Forget
+	}
 	if open.HasAudit(v.Store) {
 		callers.Refused = auth.AuditRefusals(users)
 	}

@@ -115,8 +115,8 @@ func (c *Config) consider(from Sources) error {
 	switch c.Auth {
 	case AuthLocal, AuthEntra:
 	case AuthOIDC:
-		if c.OIDC.Issuer == "" {
-			return hint.With(tidemark.Invalidf("who issues the tokens?"), "name the issuer with --oidc-issuer URL")
+		if c.OIDC.Issuer == "" && c.OIDC.File == "" {
+			return hint.With(tidemark.Invalidf("who issues the tokens?"), "name the issuer with --oidc-issuer URL, or several in a file with --oidc-issuers FILE")
 		}
 	default:
 		return tidemark.Invalidf("--auth %q: want local, oidc or entra", c.Auth)
@@ -124,7 +124,7 @@ func (c *Config) consider(from Sources) error {
 	if !slices.Contains([]string{tenant.RoleReader, tenant.RoleWriter, tenant.RoleAdmin}, c.OIDC.Role) {
 		return tidemark.Invalidf("--default-role %q: want reader, writer or admin", c.OIDC.Role)
 	}
-	if c.Auth != AuthLocal && c.OIDC.Audience == "" {
+	if (c.Auth == AuthEntra || c.Auth == AuthOIDC && c.OIDC.Issuer != "") && c.OIDC.Audience == "" {
 		return hint.With(tidemark.Invalidf("tokens for whom?"), "name this service, as the issuer knows it, with --oidc-audience")
 	}
 	if c.LogFormat != "json" && c.LogFormat != "text" {

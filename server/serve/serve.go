@@ -155,6 +155,7 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 		return err
 	}
 	defer v.keepAnchors(ctx, s)()
+	defer v.access.oidc.watch(ctx)()
 	return v.Serve(ctx, s, s, listener, &v.Program)
 }
 

@@ -43,6 +43,7 @@ func (c *Config) newSettings() []*Setting {
 		{Name: "addr", text: &c.Addr, Help: "`ADDRESS` to listen at"},
 		{Name: "auth", Variable: "AUTH_MODE", text: &c.Auth, Help: "who may call: local, oidc, or entra, which is oidc for Microsoft Entra"},
 		{Name: "oidc-issuer", Variable: "OIDC_ISSUER", text: &c.OIDC.Issuer, Help: "`URL` of who issues tokens"},
+		{Name: "oidc-issuers", Variable: "OIDC_ISSUERS", path: true, text: &c.OIDC.File, Help: "`FILE` with several issuers and where their people belong, read again when it changes"},
 		{Name: "oidc-audience", Variable: "OIDC_AUDIENCE", text: &c.OIDC.Audience, Help: "the `AUDIENCE` that tokens have to name"},
 		{Name: "oidc-azp", Variable: "OIDC_AZP", list: &c.OIDC.Clients, Help: "the `ID` of a program whose tokens are taken, as azp says it; again for more. Without it, only those of the audience itself"},
 		{Name: "oidc-client-id", Variable: "OIDC_CLIENT_ID", text: &c.OIDC.ClientID, Help: "the `ID` that the issuer knows this server by, to let browsers sign in"},

@@ -160,6 +160,8 @@ type Issuer struct {
 	URL     string
 	Fetches atomic.Int32
 	Asked   atomic.Int32 // at addresses that a token named
+	Away    atomic.Bool  // it does not answer
+	Missed  atomic.Int32 // how often it was asked while it was away
 	mu      sync.Mutex
 	keys    []Signer
 	Redeem  http.HandlerFunc // answers at the token endpoint, when it is set
@@ -200,7 +202,13 @@ func NewIssuer(t testing.TB, keys ...Signer) *Issuer {
 		redeem(w, r)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { i.Asked.Add(1); w.WriteHeader(404) })
-	h := httptest.NewServer(mux)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if i.Away.Load() {
+			i.Missed.Add(1)
+			panic(http.ErrAbortHandler) // the connection is cut
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	t.Cleanup(h.Close)
 	i.URL = h.URL
 	return i
