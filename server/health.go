@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/wire"
@@ -55,6 +57,9 @@ func (s *Server) ready(ctx context.Context) error {
 	defer stop()
 	if err := s.o.Ready(ctx); err != nil {
 		request.Note(ctx, "error", err.Error())
+		if known := new(api.Problem); errors.As(err, &known) {
+			return err
+		}
 		return request.Unavailable("the store cannot be reached")
 	}
 	return nil

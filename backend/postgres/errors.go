@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -18,6 +20,11 @@ import (
 // answer to it answer to ErrStorage as well. Nothing was done.
 var ErrUnavailable = errors.New("the database is away")
 
+// ErrReadOnly says that the database takes no writes now: it is a standby, or
+// somebody made it read-only. Errors that answer to it answer to ErrUnavailable as
+// well: after a failover the next call may reach the new primary.
+var ErrReadOnly = tidemark.Errorf(ErrUnavailable, "it takes no writes, as a standby does")
+
 // After these codes of the server the transaction is retried: another one was in
 // the way.
 const (
@@ -27,8 +34,16 @@ const (
 	codeUnique        = "23505"
 	codeDenied        = "42501"
 	codeNoDatabase    = "3D000"
-	classLogin        = "28" // a wrong password, a role that may not log in
+	codeReadOnly      = "25006"
+	codeDiskFull      = "53100"
+	codeTooLong       = "57014" // a timeout of the server, or somebody cancelled it
+	classLogin        = "28"    // a wrong password, a role that may not log in
+	classShort        = "53"    // of memory, of disk, of connections
+	classSystem       = "58"    // errors of the server's files
 )
+
+// codesDamaged are of tables and indexes that cannot be read.
+var codesDamaged = []string{"XX001", "XX002"}
 
 func codeOf(err error) string {
 	var pg *pgconn.PgError
@@ -91,17 +106,31 @@ func (db *Database) named(err error) error {
 			return err
 		}
 	}
+	code := codeOf(err)
 	switch {
 	case isAway(err):
 		return tidemark.Storagef("database %s: %w: %w", db.place, ErrUnavailable, err)
-	case codeOf(err) == codeDenied, strings.HasPrefix(codeOf(err), classLogin):
+	case code == codeReadOnly:
+		if db.pool != nil {
+			db.pool.Reset() // connections to a primary that is none any more
+		}
+		return tidemark.Storagef("database %s: %w: %w", db.place, ErrReadOnly, err)
+	case code == codeDenied, strings.HasPrefix(code, classLogin):
 		return &denied{db.place, err}
-	case codeOf(err) == codeNoDatabase:
+	case code == codeNoDatabase:
 		return fmt.Errorf("database %s: %w: %w", db.place, tidemark.ErrNoStore, err)
 	case inTheWay(err):
 		return tidemark.Storagef("database %s: other transactions were in the way again and again: %w", db.place, err)
+	case code == codeDiskFull:
+		return tidemark.Storagef("database %s: its disk is full: %w: %w", db.place, syscall.ENOSPC, err)
+	case slices.Contains(codesDamaged, code):
+		return tidemark.Errorf(tidemark.ErrCorrupt, "database %s: damaged: %w", db.place, err)
+	case code == "", code == codeTooLong, strings.HasPrefix(code, classShort), strings.HasPrefix(code, classSystem):
+		return tidemark.Storagef("database %s: %w", db.place, err)
 	}
-	return tidemark.Storagef("database %s: %w", db.place, err)
+	// The statement itself was refused. No space and no retry helps: this program
+	// and the tables do not fit together.
+	return fmt.Errorf("database %s: the tables do not take a statement of this program: %w", db.place, err)
 }
 
 // denied is ErrDenied by a policy or a grant of the database.

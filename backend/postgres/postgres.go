@@ -144,6 +144,24 @@ func (db *Database) Close() {
 // Ping returns nil when the database answers, and ErrUnavailable when it does not.
 func (db *Database) Ping(ctx context.Context) error { return db.named(db.pool.Ping(ctx)) }
 
+// Writable returns nil when the database takes writes, ErrReadOnly when it is a
+// standby or was made read-only, and ErrUnavailable when it does not answer.
+func (db *Database) Writable(ctx context.Context) error {
+	var no bool
+	var err error
+	for range queryTries {
+		err = db.pool.QueryRow(ctx, `select pg_is_in_recovery() or current_setting('default_transaction_read_only')::boolean`).Scan(&no)
+		if err == nil || ctx.Err() != nil || !isAway(err) {
+			break
+		}
+	}
+	if err == nil && no {
+		db.pool.Reset() // the next connection may find the primary
+		return tidemark.Storagef("database %s: %w", db.place, ErrReadOnly)
+	}
+	return db.named(err)
+}
+
 // Size returns how many bytes the tables and their indexes take, for all tenants
 // together.
 func (db *Database) Size(ctx context.Context) (bytes int64, err error) {

@@ -70,7 +70,8 @@ func databaseCheckCommand(a *app) *cobra.Command {
 		Use:   "check",
 		Short: "Check that no tenant can see another's rows",
 		Long: `Logs in as a server would and looks whether the policies, grants and roles are as
-they have to be: what serve does before it answers anybody.`,
+they have to be: what serve does before it answers anybody. It also says whether
+the database is a standby, which takes no writes.`,
 		Example: "  tidemark --store postgres://tidemark@db/tidemark database check",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,16 +79,11 @@ they have to be: what serve does before it answers anybody.`,
 			if err != nil {
 				return err
 			}
-			db, err := postgres.Connect(cmd.Context(), place, nil)
-			if err != nil {
-				return open.DatabaseHint(err)
-			}
-			defer db.Close()
-			bytes, err := db.Size(cmd.Context())
+			is, err := serve.CheckDatabase(cmd.Context(), place)
 			if err != nil {
 				return err
 			}
-			return a.printf(map[string]any{"bytes": bytes, "isolated": true}, "Policies, grants and roles are as they have to be. The database has %d MB.\n", bytes>>20)
+			return a.printf(is, "%s\n", is)
 		},
 	}
 }

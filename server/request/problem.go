@@ -26,9 +26,16 @@ func Problem(err error) *api.Problem {
 		p = Unavailable("the store cannot be reached; nothing was changed by halves").(*api.Problem)
 	}
 	var database interface{ SQLState() string }
-	if p.Status < 500 && errors.As(err, &database) {
+	if errors.As(err, &database) {
 		// The message of a database names it, its tables and its role.
-		p.Detail = "the store does not take this"
+		switch {
+		case p.Status < 500:
+			p.Detail = "the store does not take this"
+		case p.Code == "storage" && p.Status == http.StatusInsufficientStorage:
+			p.Detail = "the disk of the store is full"
+		case p.Code == "corrupt":
+			p.Detail = "the store is damaged"
+		}
 	}
 	return p
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/server/pages"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -84,10 +85,14 @@ func (t *Opener) Principal() (tidemark.Principal, error) {
 	return tidemark.TenantOf(tenant.DefaultTenant, ""), nil
 }
 
-// Ready reports whether the store can be reached.
+// Ready reports whether the store can be reached, and takes writes.
 func (t *Opener) Ready(ctx context.Context) error {
 	if t.db != nil {
-		return t.db.Ping(ctx)
+		err := t.db.Writable(ctx)
+		if errors.Is(err, postgres.ErrReadOnly) {
+			return request.Unavailable("the database takes no writes, as a standby does")
+		}
+		return err
 	}
 	_, err := t.own.Backend.Get(ctx, tidemark.Key{Kind: "fleet", ID: "fleet"})
 	if errors.Is(err, tidemark.ErrNotFound) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -79,4 +80,36 @@ func MigrateDatabase(ctx context.Context, place string, environ []string, m post
 func OnlyWithABackup(from, to int64) error {
 	return hint.With(tidemark.Invalidf("the tables have version %d, and bringing them to version %d cannot be taken back", from, to),
 		"back the database up, with pg_dump as a superuser or a snapshot, then run: tidemark database migrate --backed-up")
+}
+
+// DatabaseState is what a check of a database found.
+type DatabaseState struct {
+	Bytes    int64 `json:"bytes"`
+	Isolated bool  `json:"isolated"` // no tenant can see another's rows
+	Standby  bool  `json:"standby"`  // it takes no writes
+}
+
+func (s DatabaseState) String() string {
+	text := fmt.Sprintf("Policies, grants and roles are as they have to be. The database has %d MB.", s.Bytes>>20)
+	if s.Standby {
+		text += " It takes no writes now: it is a standby, or was made read-only."
+	}
+	return text
+}
+
+// CheckDatabase logs in as a server would, and returns what it found.
+func CheckDatabase(ctx context.Context, place string) (is DatabaseState, err error) {
+	db, err := postgres.Connect(ctx, place, nil)
+	if err != nil {
+		return is, open.DatabaseHint(err)
+	}
+	defer db.Close()
+	is.Isolated = true
+	if is.Bytes, err = db.Size(ctx); err != nil {
+		return is, err
+	}
+	if err = db.Writable(ctx); errors.Is(err, postgres.ErrReadOnly) {
+		is.Standby, err = true, nil
+	}
+	return is, err
 }

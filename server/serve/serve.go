@@ -119,12 +119,8 @@ func Check(ctx context.Context, c Config, p Program) error {
 	if err := v.check(ctx); err != nil || !open.IsPostgres(v.Store) {
 		return err
 	}
-	db, err := postgres.Connect(ctx, v.Store, nil)
-	if err != nil {
-		return open.DatabaseHint(err)
-	}
-	db.Close()
-	return nil
+	_, err := CheckDatabase(ctx, v.Store)
+	return err
 }
 
 // Run serves until ctx ends. Everything that could prevent the start is checked
