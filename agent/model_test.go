@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -85,5 +87,26 @@ func TestKeysOfProvidersAreKeptFromPrograms(t *testing.T) {
 	s.Environ = append(s.Environ, "LANG=C")
 	if diff := cmp.Diff([]string{"LANG=C"}, s.toolEnviron()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestASessionsProjectIsWorkedInOnlyWhenItIsAWorkTreeHere(t *testing.T) {
+	home := t.TempDir()
+	tree, bare := filepath.Join(home, "tree"), filepath.Join(home, "bare")
+	for _, dir := range []string{filepath.Join(tree, ".git"), bare, filepath.Join(home, ".git")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{tree, home} {
+		if err := os.WriteFile(filepath.Join(dir, ".git", "HEAD"), []byte("ref: refs/heads/main\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &Setup{Home: func() (string, error) { return home, nil }}
+	for project, want := range map[string]string{tree: tree, bare: "here", home: "here", "": "here", "tree": "here", filepath.Join(home, "gone"): "here", "/": "here"} {
+		if got := s.FolderFor(tidemark.Session{Project: project}, "here"); got != want {
+			t.Errorf("a session about %q works in %q, want %q", project, got, want)
+		}
 	}
 }

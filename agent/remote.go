@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -27,8 +29,8 @@ type Remote struct {
 	turning sync.Mutex // held during a turn
 
 	mu      sync.Mutex
-	emit    func(any) error      // the current listener
-	waiting map[string]chan bool // calls that wait for an answer
+	emit    func(any) error               // the current listener
+	waiting map[string]chan chat.Decision // calls that wait for an answer
 }
 
 // leaseInterval is how often a conversation checks whether it still holds its
@@ -39,7 +41,7 @@ const leaseInterval = 2 * time.Second
 // Options names. emit receives what happens between turns; each value is a
 // RemoteEvent. Approve and Show of the Options are not used.
 func (s *Setup) OpenRemote(ctx context.Context, o Options, emit func(any) error) (*Remote, error) {
-	v := &Remote{s: o.Store, lost: make(chan error, 1), emit: emit, waiting: make(map[string]chan bool)}
+	v := &Remote{s: o.Store, lost: make(chan error, 1), emit: emit, waiting: make(map[string]chan chat.Decision)}
 	o.Approve, o.Show = v.approve, v.show
 	a, err := s.Assemble(ctx, o)
 	if err != nil {
@@ -54,7 +56,35 @@ func (s *Setup) OpenRemote(ctx context.Context, o Options, emit func(any) error)
 		return nil, err
 	}
 	v.watch()
+	if text := Withheld(v.c); text != "" {
+		v.tell(RemoteEvent{Event: Event{Type: "system", Subtype: "notice", Text: text}})
+	}
 	return v, nil
+}
+
+// Withheld says in one line what a session proposes and does not get, because
+// nobody is asked; "" when there is nothing.
+func Withheld(c *chat.Chat) string {
+	n := 0
+	for _, p := range c.Proposals() {
+		if !p.Declined {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d thing(s) that this session brings were not granted on this machine and are left off; grant them in: tidemark chat --resume %.8s", n, c.ID())
+}
+
+// FolderFor returns the folder that a conversation works in from a page: the
+// project of the session, if that is a work tree of this person on this machine, or
+// else here. What a session says of its project may have come from elsewhere.
+func (s *Setup) FolderFor(of tidemark.Session, here string) string {
+	if home, err := s.Home(); err == nil && filepath.IsAbs(of.Project) && project.IsWorkTree(of.Project, home) {
+		return of.Project
+	}
+	return here
 }
 
 // ID is the id of the session, also before it exists.
@@ -108,7 +138,9 @@ type RemoteEvent struct {
 	Input  json.RawMessage `json:"input,omitempty"`
 	// Lines are what a person decides about, the same as everywhere else.
 	Lines []render.ApprovalLine `json:"lines,omitempty"`
-	Usage *tidemark.Usage       `json:"usage,omitempty"`
+	// Always says what chat.Always would allow; "": only this call can be allowed.
+	Always string          `json:"always,omitempty"`
+	Usage  *tidemark.Usage `json:"usage,omitempty"`
 }
 
 func (v *Remote) show(e chat.Event) {
@@ -132,7 +164,7 @@ func (v *Remote) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Deci
 	if err := a.Readable(); err != nil {
 		return chat.Deny, err
 	}
-	answer := make(chan bool, 1)
+	answer := make(chan chat.Decision, 1)
 	v.mu.Lock()
 	v.waiting[a.ID] = answer
 	v.mu.Unlock()
@@ -141,13 +173,10 @@ func (v *Remote) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Deci
 		delete(v.waiting, a.ID)
 		v.mu.Unlock()
 	}()
-	v.tell(RemoteEvent{Event: Event{Type: "question", Worker: a.Worker}, Call: a.ID, Tool: a.Tool, Scope: a.Scope, Effect: a.Effect, Input: a.Input, Lines: a.Lines})
+	v.tell(RemoteEvent{Event: Event{Type: "question", Worker: a.Worker}, Call: a.ID, Tool: a.Tool, Scope: a.Scope, Effect: a.Effect, Input: a.Input, Lines: a.Lines, Always: a.AlwaysText()})
 	select {
-	case allow := <-answer:
-		if allow {
-			return chat.Once, nil
-		}
-		return chat.Deny, nil
+	case d := <-answer:
+		return d, nil
 	case <-ctx.Done():
 		return chat.Deny, ctx.Err()
 	}
@@ -155,7 +184,7 @@ func (v *Remote) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Deci
 
 // Answer answers an emitted question. It returns ErrNotFound when no such call
 // waits.
-func (v *Remote) Answer(call string, allow bool) error {
+func (v *Remote) Answer(call string, d chat.Decision) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	answer := v.waiting[call]
@@ -163,7 +192,7 @@ func (v *Remote) Answer(call string, allow bool) error {
 		return tidemark.NotFoundf("no call %.80q waits for an answer", call)
 	}
 	delete(v.waiting, call)
-	answer <- allow
+	answer <- d
 	return nil
 }
 

@@ -87,7 +87,7 @@ type Options struct {
 	// Grants are what the person at this machine granted in this project. Nil
 	// grants nothing, and what is approved or made then holds until the
 	// conversation is closed; that is the case wherever nobody sits at this
-	// machine's terminal or editor.
+	// machine's terminal, editor or browser.
 	Grants *grant.Scope
 	// FreshInterpreter says why shells and interpreters of earlier runs
 	// are not restored; "" restores them.
@@ -194,6 +194,20 @@ func (a ApprovalRequest) Readable() error {
 		return fmt.Errorf("it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", n, tidemark.MaxApprovalBytes)
 	}
 	return nil
+}
+
+// AlwaysText says what Always would allow; "" when no answer can hold for more
+// than this call.
+func (a ApprovalRequest) AlwaysText() string {
+	switch {
+	case !a.Whole:
+		return ""
+	case !a.Widens.Empty():
+		return "in this project: " + render.Phrase(a.Widens.String())
+	case a.Scope != "":
+		return "always (" + render.Phrase(a.Scope) + ")"
+	}
+	return "always"
 }
 
 // Decision is the answer to an ApprovalRequest.

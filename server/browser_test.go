@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
@@ -71,6 +72,7 @@ type site struct {
 	url     string
 	open    func(context.Context, tidemark.Principal) (*store.Store, error)
 	doors   doors
+	chat    func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
 	server  *Server
 	http    *httptest.Server
 }
@@ -89,7 +91,7 @@ func newSite(t *testing.T, chrome context.Context, open func(context.Context, ti
 func (s *site) begin() {
 	s.t.Helper()
 	var err error
-	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Version: "test", Holder: process.Self("test"), Formats: []string{"md"},
+	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Chat: s.chat, Version: "test", Holder: process.Self("test"), Formats: []string{"md"},
 		Inspect: func(context.Context, tidemark.Principal) (pages.Inspection, error) {
 			return pages.Inspection{Kind: "sqlite", Place: "/home/jo/.tidemark/tidemark.db", Bytes: 5 << 20, Sealed: true,
 				Keys:    []pages.KeyInfo{{ID: "k1", Type: "passphrase", Label: "laptop", CreatedAt: time.Now().Add(-72 * time.Hour), Opened: true}},
@@ -140,8 +142,13 @@ func onSQLite(t *testing.T) *site {
 
 func sqliteStores(t *testing.T) func(context.Context, tidemark.Principal) (*store.Store, error) {
 	t.Helper()
+	return sqliteStoresIn(t, t.TempDir())
+}
+
+// sqliteStoresIn are stores in a folder, where another process may have them, too.
+func sqliteStoresIn(t interface{ Cleanup(func()) }, dir string) func(context.Context, tidemark.Principal) (*store.Store, error) {
 	var mu sync.Mutex
-	dir, stores := t.TempDir(), make(map[string]*store.Store)
+	stores := make(map[string]*store.Store)
 	t.Cleanup(func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -174,6 +181,10 @@ func without(t *testing.T, what string) {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(talkServer) != "" {
+		serveTalks()
+		return
+	}
 	code := pgtest.Main(m)
 	if chrome.end != nil {
 		chrome.end()

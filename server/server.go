@@ -50,8 +50,10 @@ type Options struct {
 	Export  func(ctx context.Context, s *store.Store, at store.Point, format string) (mediaType string, write func(io.Writer) error, err error)
 	Formats []string
 	Import  func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]routes.Imported, error)
-	// Chat opens conversations for the WebSocket; nil: none.
-	Chat func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error)
+	// Chat opens conversations for the WebSocket and for the person at this
+	// machine; nil: none. Folder says which folder the latter work in; nil: unknown.
+	Chat   func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error)
+	Folder func(tidemark.Session) string
 	// SignIn lets browsers sign in; nil: there are no pages.
 	SignIn auth.SignIn
 	// Backend returns the raw storage of a principal, for clients that have
@@ -113,7 +115,7 @@ func New(o Options) (*Server, error) {
 	s.stores = stores.New(stores.Options{Open: o.Open, Holder: o.Holder, Acts: o.Acts, Together: o.Together, NoAudit: o.NoAudit, Log: o.Log, Now: o.Now,
 		Access: s.access, Shutdown: s.shutdown})
 	s.api = routes.New(s.mux, routes.Options{Stores: s.stores, Access: s.access, Shutdown: s.shutdown, Holder: o.Holder, Hosts: o.Hosts, Limits: o.Limits,
-		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, SignIn: o.SignIn, MCP: o.MCP, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
+		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, Folder: o.Folder, SignIn: o.SignIn, MCP: o.MCP, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
 	s.healthRoutes()
 	s.pages = pages.New(pages.Options{Stores: s.stores, API: s.api, Shutdown: s.shutdown, SignIn: o.SignIn, Inspect: o.Inspect, Formats: o.Formats, NoAudit: o.NoAudit, Version: o.Version, Now: o.Now})
 	s.handler = s.watched(s.guarded(s.stores.Audited(nil, s.mux), s.stores.Audited(s.pages.Routes(), s.pages)))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/chat"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -99,13 +100,13 @@ func (p *parrot) Send(ctx context.Context, text string, emit func(any) error) er
 	return emit(map[string]string{"type": "said", "text": text})
 }
 
-func (p *parrot) Answer(call string, allow bool) error {
+func (p *parrot) Answer(call string, d chat.Decision) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.answer == nil || call != "c1" {
 		return tidemark.NotFoundf("nobody asked")
 	}
-	p.answer <- allow
+	p.answer <- d == chat.Once
 	return nil
 }
 

@@ -20,14 +20,7 @@ func (r *repl) ask(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, 
 	}
 	question := "Allow " + askText(a) + "?"
 	choices := []terminal.Choice{{Key: 'y', Text: "once"}}
-	if a.Whole {
-		always := "always"
-		switch {
-		case !a.Widens.Empty():
-			always = "in this project: " + render.Phrase(a.Widens.String())
-		case a.Scope != "":
-			always = "always (" + render.Phrase(a.Scope) + ")"
-		}
+	if always := a.AlwaysText(); always != "" {
 		choices = append(choices, terminal.Choice{Key: 'a', Text: always})
 	}
 	choices = append(choices, terminal.Choice{Key: 'n', Text: "deny"})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
@@ -25,8 +26,8 @@ func unanswered(c *chat.Chat) (open []chat.Proposal) {
 // withheld says in one line what a session proposes and does not get,
 // because nobody can be asked.
 func (t *conversation) withheld() {
-	if n := len(unanswered(t.Chat)); n > 0 {
-		t.o.Say("tidemark: %d thing(s) that this session brings were not granted on this machine and are left off; grant them in: tidemark chat --resume %.8s", n, t.Chat.ID())
+	if text := agent.Withheld(t.Chat); text != "" {
+		t.o.Say("tidemark: %s", text)
 	}
 }
 

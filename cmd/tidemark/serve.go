@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/mcp"
@@ -118,8 +119,9 @@ func (v *serveFlags) program(cmd *cobra.Command) serve.Program {
 		Chat: func(ctx context.Context, s *store.Store, c routes.ChatOptions) (routes.Conversation, error) {
 			return v.conversation(ctx, s, c, nil)
 		},
-		MCP: func(c routes.MCP) http.Handler { return mcp.Handler(v.mcpOptions(c, "")) },
-		Log: v.logger(), Errors: v.err, Say: v.say, Complain: v.complain}
+		Folder: func(s tidemark.Session) string { return v.setup(v.config).FolderFor(s, currentFolder()) },
+		MCP:    func(c routes.MCP) http.Handler { return mcp.Handler(v.mcpOptions(c, "")) },
+		Log:    v.logger(), Errors: v.err, Say: v.say, Complain: v.complain}
 }
 
 func (v *serveFlags) logger() *slog.Logger {
@@ -130,11 +132,19 @@ func (v *serveFlags) logger() *slog.Logger {
 }
 
 // conversation opens a conversation for a client of the server: a new session, or
-// one to continue. Its tools work in the folder that the server was started in. If
-// model is not nil, it is used instead of the configured one.
+// one to continue. Its tools work in the folder that the server was started in; a
+// person at this machine has what they would have in a terminal. If model is not
+// nil, it is used instead of the configured one.
 func (a *app) conversation(ctx context.Context, s *store.Store, o routes.ChatOptions, model *agent.Model) (routes.Conversation, error) {
-	set := agent.Options{Store: s, Holder: process.Self("tidemark serve, for " + request.CallerOf(ctx).Name), Session: o.Session,
-		Choice: agent.Choice{Model: o.Model}, Model: model, Project: a.project(), Folder: currentFolder()}
+	folder := currentFolder()
+	if i, err := s.Session(ctx, o.Session); o.Person && err == nil {
+		folder = a.setup(a.config).FolderFor(i.Session, folder)
+	}
+	set := (&chatFlags{choice: agent.Choice{Model: o.Model}}).options(a, s, projectAt(folder), folder)
+	if !o.Person {
+		set.Grants, set.Source, set.Hooks = nil, nil, nil
+	}
+	set.Holder, set.Session, set.Model = process.Self("tidemark serve, for "+request.CallerOf(ctx).Name), o.Session, model
 	if o.ForceNew {
 		set.FreshInterpreter = "asked for with force_new_session"
 	}

@@ -43,7 +43,7 @@ func At(folder, home string) string {
 // is too wide to be a work tree, whatever is in it.
 func WorkTree(folder, home string) string {
 	for dir := folder; ; dir = filepath.Dir(dir) {
-		if Allowed(dir, home) && hasGit(dir) {
+		if IsWorkTree(dir, home) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {
@@ -69,6 +69,10 @@ func Allowed(dir, home string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && info.Mode()&os.ModeSticky == 0
 }
+
+// IsWorkTree reports whether a folder is the root of a work tree of this user, and
+// may be a project.
+func IsWorkTree(dir, home string) bool { return Allowed(dir, home) && hasGit(dir) }
 
 // gitHead matches the content of git's HEAD: a branch, or a commit.
 var gitHead = regexp.MustCompile(`^(ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*$`)

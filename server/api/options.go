@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
@@ -37,6 +38,7 @@ type Options struct {
 	Formats []string
 	Import  func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]Imported, error)
 	Chat    func(ctx context.Context, s *store.Store, o ChatOptions) (Conversation, error)
+	Folder  func(tidemark.Session) string
 	SignIn  auth.SignIn
 	MCP     func(MCP) http.Handler
 
@@ -57,6 +59,7 @@ type Server struct {
 
 	activity activity // what is in progress with single sessions
 	sources  sources  // the logs being followed
+	talks    talks    // the conversations in this process
 }
 
 // New adds the routes to mux.
@@ -92,6 +95,9 @@ type ChatOptions struct {
 	Session  tidemark.SessionID // "": a new one
 	ForceNew bool               // with fresh interpreters and buffers
 	Model    string
+	// Person means that somebody sits at this machine: the conversation is the one
+	// that they would have in a terminal, in the folder of the session.
+	Person bool
 	// Emit receives what happens between turns. Each emitted value becomes one
 	// JSON message.
 	Emit func(any) error
@@ -105,6 +111,6 @@ type Conversation interface {
 	// is over. Each emitted value becomes one JSON message.
 	Send(ctx context.Context, text string, emit func(any) error) error
 	// Answer answers an emitted question.
-	Answer(call string, allow bool) error
+	Answer(call string, d chat.Decision) error
 	Close(ctx context.Context) error
 }

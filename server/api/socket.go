@@ -262,7 +262,7 @@ func (k *socket) handle(m api.SocketRequest) error {
 		}
 		if m.Type == api.SocketCancel {
 			k.now.cancel()
-		} else if err := k.now.talk.Answer(m.Call, m.Allow); err != nil {
+		} else if err := k.now.answer(m.Call, m.Allow); err != nil {
 			return err
 		}
 		return k.tell(api.SocketReply{Type: api.SocketDone, ID: m.ID, Session: k.now.id()})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
@@ -16,6 +17,7 @@ import (
 type attached struct {
 	k    *socket
 	talk Conversation
+	seen *Talk // for people who look on
 	turn *turn // the last one, nil if there was none
 
 	mu     sync.Mutex
@@ -53,6 +55,7 @@ func (a *attached) gone() <-chan error {
 // emit sends what happens in the conversation, and nothing once it is closed,
 // so that no leftover message goes into the next one.
 func (a *attached) emit(v any) error {
+	a.seen.hear(v)
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func (k *socket) attach(m api.SocketRequest) error {
 	if err != nil {
 		return err
 	}
-	a := &attached{k: k}
+	a := &attached{k: k, seen: newTalk(false)}
 	a.talk, err = k.s.o.Chat(k.ctx, st, ChatOptions{Session: id, ForceNew: m.ForceNewSession, Model: m.Model, Emit: a.emit})
 	if err != nil {
 		return err
@@ -99,6 +102,8 @@ func (k *socket) attach(m api.SocketRequest) error {
 	a.name = string(a.talk.ID())
 	a.mu.Unlock()
 	k.now = a
+	close(a.seen.ready)
+	k.s.talks.add(talkName(k.caller, a.talk.ID()), a.seen)
 	return k.tell(api.SocketReply{Type: api.SocketAttached, ID: m.ID, Session: a.id()})
 }
 
@@ -119,10 +124,12 @@ func (k *socket) send(m api.SocketRequest) error {
 	ctx, cancel := context.WithCancel(k.ctx)
 	t := &turn{cancel: cancel, over: make(chan struct{}), done: make(chan struct{})}
 	a.turn = t
+	a.seen.began()
 	go func() {
 		defer close(t.done)
 		defer cancel()
 		err := a.talk.Send(ctx, m.Text, a.emit)
+		a.seen.ended(err)
 		end := api.SocketReply{Type: api.SocketEnded, ID: m.ID, Session: string(a.talk.ID())}
 		if err != nil {
 			end.Problem = request.Problem(err)
@@ -134,6 +141,21 @@ func (k *socket) send(m api.SocketRequest) error {
 		k.tell(end)
 	}()
 	return nil
+}
+
+// answer answers a question, and tells those who look on.
+func (a *attached) answer(call string, allow bool) error {
+	d := chat.Deny
+	if allow {
+		d = chat.Once
+	}
+	err := a.talk.Answer(call, d)
+	if err == nil {
+		a.seen.mu.Lock()
+		defer a.seen.mu.Unlock()
+		a.seen.answered(call)
+	}
+	return err
 }
 
 // cancel ends the turn in progress.
@@ -164,6 +186,8 @@ func (k *socket) detach() error {
 		}
 	}
 	err := a.talk.Close(ctx)
+	k.s.talks.remove(talkName(k.caller, a.talk.ID()), a.seen)
+	close(a.seen.over)
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()

@@ -53,13 +53,26 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 			// Without it, a turn under way is told from here on.
 			a.turn, _ = l.turnUpTo(ctx, after)
 		}
-		return s.api.Follow(ctx, &routes.Following{Store: l.st, View: l.log, Worker: l.worker, After: after, Send: func(e routes.Event) error {
-			shown, err := a.shown(ctx, frame, e)
-			if err != nil {
+		watch := &talkWatch{s: s, l: l, frame: frame, may: s.api.MayTalk(r), poke: make(chan struct{}, 1)}
+		watch.sent.Store(after)
+		follow := func() error {
+			return s.api.Follow(ctx, &routes.Following{Store: l.st, View: l.log, Worker: l.worker, After: after, Send: func(e routes.Event) error {
+				now := frame
+				now.Now = s.o.Now() // the stream may be hours old
+				shown, err := a.shown(ctx, now, e)
+				if err == nil {
+					err = send(shown)
+				}
+				if err == nil && e.ID > 0 {
+					watch.has(e.ID)
+				}
 				return err
-			}
-			return send(shown)
-		}})
+			}})
+		}
+		if l.worker != "" || !l.mine || !s.api.HoldsTalks() {
+			return follow()
+		}
+		return watch.alongside(ctx, send, follow)
 	}))
 }
 

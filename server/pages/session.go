@@ -138,6 +138,9 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 			return view{}, err
 		}
 	}
+	if err := s.gatherTalk(r, l, &v); err != nil {
+		return view{}, err
+	}
 	f := s.frame(r, "session")
 	if f.Title = v.Title; f.Title == "" {
 		f.Title = v.ID[:8]

@@ -35,6 +35,7 @@ func (s *Site) sessionPages() {
 	s.pages.HandleFunc("GET /sessions/{id}/live", s.sessionLive)
 	s.pages.HandleFunc("GET /sessions/{id}/raw/{seq}", s.rawEntry)
 	s.sessionActs()
+	s.talkActs()
 }
 
 // sessionsPage lists sessions, or what was found in them.

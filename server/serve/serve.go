@@ -71,8 +71,10 @@ type Program struct {
 	Environ []string
 	// Opening says how stores are opened.
 	Opening func(open.Access) *open.Options
-	// Chat opens a conversation for the owner of the server's machine.
-	Chat func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
+	// Chat opens a conversation for the owner of the server's machine, and Folder
+	// says which folder it works in.
+	Chat   func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
+	Folder func(tidemark.Session) string
 	// MCP returns the handler for other agents.
 	MCP func(routes.MCP) http.Handler
 	// ToFile writes a file completely, or not at all.
@@ -184,7 +186,7 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 	}
 	switch {
 	case v.access.local != nil:
-		o.SignIn, o.Chat = v.access.local, v.chat
+		o.SignIn, o.Chat, o.Folder = v.access.local, v.chat, v.Folder
 	case v.access.browsers != nil:
 		o.SignIn = v.access.browsers
 	}

@@ -324,6 +324,10 @@ type SessionView struct {
 	Part PartView `json:"part"`
 	Live string   `json:"-"` // address for new entries; "": this is not the end
 
+	Talk    *TalkView `json:"talk,omitempty"`    // what is being said; nil: nobody here would know
+	Compose bool      `json:"compose,omitempty"` // the viewer may talk in it
+	Folder  string    `json:"folder,omitempty"`  // where the agent would work then
+
 	Growing string `json:"-"` // address of the page, if another tool may change its drafts; "": none can
 
 	Tree        *TreeView       `json:"-"`
@@ -342,6 +346,32 @@ type SessionView struct {
 	Formats []string   `json:"-"`
 	Agents  []string   `json:"-"` // that it can go on in
 	Share   *ShareView `json:"share,omitempty"`
+}
+
+// TalkView is what is being said in a session right now.
+type TalkView struct {
+	Session   string         `json:"-"`
+	Running   bool           `json:"running"`
+	Here      bool           `json:"here,omitempty"` // the viewer can stop it and answer
+	Pieces    []TalkPiece    `json:"pieces,omitempty"`
+	Questions []TalkQuestion `json:"questions,omitempty"`
+	Notice    string         `json:"notice,omitempty"`
+	Held      string         `json:"held,omitempty"` // who else holds the session
+}
+
+// TalkPiece is a part of it: text, thinking, output.
+type TalkPiece struct {
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+}
+
+// TalkQuestion is a call that waits for the viewer.
+type TalkQuestion struct {
+	Shown  string `json:"shown"` // the digest of what is shown
+	Worker string `json:"worker,omitempty"`
+	Tool   string `json:"tool"`
+	Lines  []Line `json:"lines"`
+	Always string `json:"always,omitempty"` // what can be allowed beyond this call
 }
 
 // PartView is a run of entries.

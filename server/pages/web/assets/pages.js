@@ -346,6 +346,60 @@
     join();
     settle();
 
+    // The answer comes word by word.
+    on("htmx:sseOpen", (e) => {
+      if (e.detail.source.talks) return;
+      e.detail.source.talks = true;
+      e.detail.source.addEventListener("delta", (m) => {
+        const piece = [...document.querySelectorAll("#talk .piece")].pop();
+        if (!piece) return;
+        if (piece.lastChild) piece.lastChild.appendData(JSON.parse(m.data)); else piece.textContent = JSON.parse(m.data);
+        if (atEnd) toEnd();
+      });
+    });
+    // What is there already need not be drawn anew, under somebody's finger.
+    on("htmx:sseBeforeMessage", (e) => {
+      if (e.target.id !== "talk") return;
+      const now = document.createElement("template");
+      now.innerHTML = e.detail.data;
+      if (now.innerHTML.trim() === e.target.innerHTML.trim()) e.preventDefault();
+    });
+    // Saying something, stopping and answering need no page. What was typed stays
+    // until it is kept.
+    const composer = document.getElementById("composer"), kept = "tidemark-say:" + location.pathname;
+    if (composer) {
+      const field = composer.querySelector("textarea"), wrong = composer.querySelector(".wrong");
+      const told = (text) => { wrong.textContent = text; wrong.hidden = !text; };
+      const post = async (form, submitter) => {
+        told("");
+        try {
+          const r = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, submitter)), headers: { Accept: "application/json" } });
+          if (r.ok) return true;
+          const problem = await r.json().catch(() => ({}));
+          told(problem.detail || problem.title || String(r.status));
+        } catch { told(composer.dataset.lost); }
+        return false;
+      };
+      if (!field.value) field.value = sessionStorage.getItem(kept) || "";
+      field.addEventListener("input", () => { if (field.value) sessionStorage.setItem(kept, field.value); else sessionStorage.removeItem(kept); });
+      let sends = false;
+      field.addEventListener("keydown", (e) => { sends = e.key === "Enter" && !e.shiftKey && !e.isComposing; if (sends) { e.preventDefault(); composer.requestSubmit(); } });
+      field.addEventListener("beforeinput", (e) => { if (sends && e.inputType === "insertLineBreak") e.preventDefault(); });
+      on("submit", async (e) => {
+        const form = e.target;
+        if (form !== composer && !form.matches("[data-talk]") || form.dataset.busy) { if (form.dataset.busy) e.preventDefault(); return; }
+        e.preventDefault();
+        form.dataset.busy = "1";
+        const text = field.value, done = await post(form, e.submitter);
+        delete form.dataset.busy;
+        if (!done || form !== composer) return;
+        if (field.value === text) field.value = "";
+        sessionStorage.removeItem(kept);
+        atEnd = true;
+        toEnd();
+      });
+    }
+
     // The menu opens for the entry that it was asked for from.
     const menu = document.getElementById("act"), openAt = (seq) => {
       menu.querySelector("#at").value = seq;
@@ -565,6 +619,6 @@
 
   // A stream that begins again may bring what is here already.
   document.addEventListener("htmx:sseBeforeMessage", (e) => {
-    if (e.detail.lastEventId && document.getElementById("e" + e.detail.lastEventId)) e.preventDefault();
+    if (e.target.id !== "talk" && e.detail.lastEventId && document.getElementById("e" + e.detail.lastEventId)) e.preventDefault();
   });
 })();

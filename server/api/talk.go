@@ -1,0 +1,543 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// A person at this machine talks in a session from its page. The conversation is
+// held by the server and not by the page, so that it goes on while the page is
+// loaded again; it is the one of the terminal, with its approvals, its sandbox and
+// its lease. Whoever looks at the session meanwhile is told what it is saying.
+
+const (
+	// talkIdle is how long a conversation keeps its session after the last turn,
+	// so that the next one need not begin anew. Who asks for it gets it at once.
+	talkIdle = time.Minute
+	// draftBytes bounds how much of an answer is shown before it is kept, and
+	// outputBytes how much of a running program's output.
+	draftBytes  = 1 << 20
+	outputBytes = 32 << 10
+)
+
+// talks are the conversations in this process, by person and session.
+type talks struct {
+	mu      sync.Mutex
+	of      map[string]*Talk
+	changed chan struct{} // closed when one begins or ends; nil: nobody waits
+}
+
+func talkName(c request.Caller, id tidemark.SessionID) string {
+	return c.Tenant + "/" + c.User + "/" + string(id)
+}
+
+// note wakes those who wait for a conversation. The caller has mu.
+func (h *talks) note() {
+	if h.changed != nil {
+		close(h.changed)
+		h.changed = nil
+	}
+}
+
+// add registers a conversation under a name, and returns the one that is there
+// already, if there is one.
+func (h *talks) add(name string, t *Talk) (there *Talk) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if there = h.of[name]; there != nil {
+		return there
+	}
+	if h.of == nil {
+		h.of = make(map[string]*Talk)
+	}
+	h.of[name] = t
+	h.note()
+	return nil
+}
+
+func (h *talks) remove(name string, t *Talk) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.of[name] == t {
+		delete(h.of, name)
+		h.note()
+	}
+}
+
+// Talk is a conversation in this process, as somebody sees it who looks on.
+type Talk struct {
+	// Here means that people talk in it from pages; another one belongs to a
+	// client.
+	Here bool
+
+	conv  Conversation
+	ready chan struct{} // closed when it is open, or could not be opened
+	over  chan struct{} // closed when nothing of it is left
+	err   error         // why it could not be opened; set before ready
+	rest  *time.Timer   // ends it when nobody has said anything for a while
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change
+	shape   int           // grows with every change but that the last piece got longer
+	running bool
+	closing bool
+	cancel  context.CancelFunc
+	acked   chan error // receives whether the message of this turn was kept
+	pieces  []Piece
+	asked   []Question
+	notice  string
+}
+
+// Question is a call that waits for an answer.
+type Question struct {
+	agent.RemoteEvent
+	Shown string // the digest of what is shown, which an answer names: models reuse the ids of calls
+}
+
+// Piece is a part of what is being said.
+type Piece struct {
+	Kind string // text, thinking, output
+	Text string // set by Look
+	Kept int64  // the entry that has it; 0: it is not kept yet
+	text []byte
+}
+
+// TalkState is what a conversation is saying.
+type TalkState struct {
+	Here, Running bool
+	Pieces        []Piece
+	Questions     []Question
+	Notice        string
+}
+
+// Seen is how much of a conversation somebody was told.
+type Seen struct {
+	talk   *Talk
+	shape  int
+	length int
+}
+
+// Look returns the state of a conversation for somebody who was told what seen
+// says: the whole, or, when only its last piece got longer, what was added. wait
+// is closed at the next change.
+func (t *Talk) Look(seen Seen) (whole *TalkState, more string, now Seen, wait <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now = Seen{talk: t, shape: t.shape}
+	var last []byte
+	if n := len(t.pieces); n > 0 {
+		last = wholeRunes(t.pieces[n-1].text)
+		now.length = len(last)
+	}
+	if seen.talk == t && seen.shape == t.shape {
+		return nil, string(last[seen.length:]), now, t.changed
+	}
+	whole = &TalkState{Here: t.Here, Running: t.running, Questions: slices.Clone(t.asked), Notice: t.notice}
+	for _, p := range t.pieces {
+		whole.Pieces = append(whole.Pieces, Piece{Kind: p.Kind, Text: string(wholeRunes(p.text)), Kept: p.Kept})
+	}
+	return whole, "", now, t.changed
+}
+
+// wholeRunes is a text without a last character of which only a part has come.
+func wholeRunes(text []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if b := text[len(text)-i:]; utf8.RuneStart(b[0]) {
+			if !utf8.FullRune(b) {
+				return text[:len(text)-i]
+			}
+			break
+		}
+	}
+	return text
+}
+
+// note wakes those who look on. The caller has mu.
+func (t *Talk) note(reshaped bool) {
+	if reshaped {
+		t.shape++
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// hear takes what a conversation emits.
+func (t *Talk) hear(v any) error {
+	e, ok := v.(agent.RemoteEvent)
+	if !ok {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case e.Type == "question":
+		shown, err := json.Marshal([]any{e.Worker, e.Call, e.Tool, e.Input, e.Lines, e.Always})
+		if err != nil {
+			return err // it stays unanswered
+		}
+		sum := sha256.Sum256(shown)
+		t.asked = append(t.asked, Question{e, hex.EncodeToString(sum[:])})
+		t.note(true)
+	case e.Type == "call":
+		t.answered(e.Call)
+	case e.Worker != "":
+		// Its log is another page.
+	case e.Type == "delta" && e.Subtype == "thinking":
+		t.add("thinking", e.Text, draftBytes)
+	case e.Type == "delta":
+		t.add("text", e.Text, draftBytes)
+	case e.Type == "output":
+		t.add("output", e.Text, outputBytes)
+	case e.Type == "system" && (e.Subtype == "notice" || e.Subtype == "retry"):
+		t.notice = e.Text
+		t.note(true)
+	case e.Entry != nil:
+		if t.acked != nil && e.Entry.Role == tidemark.User {
+			t.acked <- nil
+			t.acked = nil
+		}
+		for i := range t.pieces {
+			if t.pieces[i].Kept == 0 {
+				t.pieces[i].Kept = e.Entry.Seq
+			}
+		}
+		t.note(true)
+	}
+	return nil
+}
+
+// add adds to what is being said. The caller has mu.
+func (t *Talk) add(kind, text string, most int) {
+	// What is kept was shown to whoever looked on.
+	t.pieces = slices.DeleteFunc(t.pieces, func(p Piece) bool { return p.Kept > 0 && p.Kind == kind })
+	n := len(t.pieces)
+	reshaped := n == 0 || t.pieces[n-1].Kind != kind || t.pieces[n-1].Kept > 0
+	if reshaped {
+		t.pieces = append(t.pieces, Piece{Kind: kind})
+		n++
+	}
+	if p := &t.pieces[n-1]; len(p.text) < most {
+		p.text = append(p.text, text...)
+		t.note(reshaped)
+	}
+}
+
+// answered drops a question. The caller has mu.
+func (t *Talk) answered(call string) {
+	n := len(t.asked)
+	if t.asked = slices.DeleteFunc(t.asked, func(q Question) bool { return q.Call == call }); len(t.asked) < n {
+		t.note(true)
+	}
+}
+
+// began marks the begin of a turn.
+func (t *Talk) began() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running, t.notice, t.pieces = true, "", nil
+	t.note(true)
+}
+
+// ended marks the end of a turn.
+func (t *Talk) ended(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running, t.cancel, t.asked = false, nil, nil
+	t.pieces = slices.DeleteFunc(t.pieces, func(p Piece) bool { return p.Kept == 0 })
+	if err != nil {
+		t.notice = request.Problem(err).Detail
+	}
+	if t.acked != nil {
+		if err == nil {
+			err = tidemark.Conflictf("it was stopped before it was kept")
+		}
+		t.acked <- err
+		t.acked = nil
+	}
+	if t.rest != nil && !t.closing {
+		t.rest.Reset(talkIdle)
+	}
+	t.note(true)
+}
+
+func newTalk(here bool) *Talk {
+	return &Talk{Here: here, ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
+}
+
+// MayTalk reports whether somebody may talk in sessions from a page: the person
+// whose machine this is, at this machine. Tools run here as that person, so that
+// neither a token nor a browser elsewhere is enough.
+func (s *Server) MayTalk(r *http.Request) bool {
+	c := request.CallerOf(r.Context())
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	ip := net.ParseIP(host)
+	forwarded := r.Header.Get("Forwarded") != "" || r.Header.Get("X-Forwarded-For") != ""
+	return s.o.Chat != nil && c.Operator && c.Token == "" && c.Role.May(request.Writer) && err == nil && ip != nil && ip.IsLoopback() && !forwarded && request.Hosts{}.Ours(r.Host)
+}
+
+// TalkFolder is the folder that a conversation in a session works in; "" if that is
+// not known.
+func (s *Server) TalkFolder(of tidemark.Session) string {
+	if s.o.Folder == nil {
+		return ""
+	}
+	return s.o.Folder(of)
+}
+
+// HoldsTalks reports whether there can be conversations in this process.
+func (s *Server) HoldsTalks() bool { return s.o.Chat != nil }
+
+// TalkOf returns the conversation of the caller in a session, nil if there is
+// none; changed is closed when one begins or ends.
+func (s *Server) TalkOf(ctx context.Context, id tidemark.SessionID) (t *Talk, changed <-chan struct{}) {
+	h := &s.talks
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.changed == nil {
+		h.changed = make(chan struct{})
+	}
+	return h.of[talkName(request.CallerOf(ctx), id)], h.changed
+}
+
+// Say says something in a session of the caller, who may talk in it, and returns
+// once that is kept: what follows goes on without them. ErrHeld means that
+// somebody else writes to the session, ErrConflict that a turn is under way.
+func (s *Server) Say(ctx context.Context, id tidemark.SessionID, text string) error {
+	for {
+		t, err := s.openTalk(ctx, id, false)
+		if err != nil {
+			return err
+		}
+		if kept, err := t.say(ctx, text); kept != nil {
+			select {
+			case err := <-kept:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		} else if err != nil {
+			return err
+		}
+		<-t.over // it just ended; the next one hears it
+	}
+}
+
+// say begins a turn. It returns nothing when the conversation is about to end.
+func (t *Talk) say(ctx context.Context, text string) (<-chan error, error) {
+	t.mu.Lock()
+	switch {
+	case t.closing:
+		t.mu.Unlock()
+		return nil, nil
+	case t.running:
+		t.mu.Unlock()
+		return nil, tidemark.Conflictf("an answer is under way; wait for its end, or stop it")
+	}
+	kept := make(chan error, 1)
+	turn, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t.running, t.acked, t.cancel = true, kept, cancel
+	t.rest.Stop()
+	t.mu.Unlock()
+	t.began()
+	go func() {
+		defer cancel()
+		t.ended(t.conv.Send(turn, text, t.hear))
+	}()
+	return kept, nil
+}
+
+// AskFor asks whoever holds a session of the caller to hand it over, and returns
+// when they did.
+func (s *Server) AskFor(ctx context.Context, id tidemark.SessionID) error {
+	_, err := s.openTalk(ctx, id, true)
+	return err
+}
+
+// StopTalk ends the turn in progress. ErrNotFound means that there is none.
+func (s *Server) StopTalk(ctx context.Context, id tidemark.SessionID) error {
+	t, _ := s.TalkOf(ctx, id)
+	if t == nil || !t.Here {
+		return tidemark.NotFoundf("session %s: nothing is being said", id)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cancel == nil {
+		return tidemark.NotFoundf("session %s: nothing is being said", id)
+	}
+	t.cancel()
+	return nil
+}
+
+// AnswerTalk answers a question of a turn, as it was shown. ErrNotFound means that
+// no such question waits.
+func (s *Server) AnswerTalk(ctx context.Context, id tidemark.SessionID, shown string, d chat.Decision) error {
+	t, _ := s.TalkOf(ctx, id)
+	if t == nil || !t.Here {
+		return tidemark.NotFoundf("session %s: nothing is asked", id)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := slices.IndexFunc(t.asked, func(q Question) bool { return q.Shown == shown })
+	if at < 0 {
+		return tidemark.NotFoundf("session %s: that is not asked any more", id)
+	}
+	call := t.asked[at].Call
+	if err := t.conv.Answer(call, d); err != nil {
+		return err
+	}
+	t.answered(call)
+	return nil
+}
+
+// openTalk returns the conversation in a session, which is opened if it is not; asking
+// means that its holder is asked for it first.
+func (s *Server) openTalk(ctx context.Context, id tidemark.SessionID, asking bool) (*Talk, error) {
+	if s.o.Chat == nil {
+		return nil, tidemark.Unsupportedf("this server holds no conversations")
+	}
+	st, err := s.stores.Mine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name, t := talkName(request.CallerOf(ctx), id), newTalk(true)
+	for {
+		there := s.talks.add(name, t)
+		if there == nil {
+			break
+		}
+		if !there.Here && !asking {
+			return nil, tidemark.Errorf(tidemark.ErrHeld, "session %s is open in another program of this person", id)
+		}
+		select {
+		case <-there.ready:
+			if there.err == nil && there.Here {
+				return there, nil
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if there.Here {
+			<-there.over // it could not be opened
+			continue
+		}
+		if err := s.awaitEnd(ctx, st, id, there); err != nil {
+			return nil, err
+		}
+	}
+	if !s.shutdown.Enter() {
+		t.err = request.Unavailable("the server is going down")
+	} else if t.err = s.begin(context.WithoutCancel(ctx), st, id, t, asking); t.err != nil {
+		s.shutdown.Leave()
+	}
+	if t.err != nil {
+		s.talks.remove(name, t)
+		close(t.over)
+		close(t.ready)
+		return nil, t.err
+	}
+	t.rest = time.NewTimer(talkIdle)
+	close(t.ready)
+	go s.attend(context.WithoutCancel(ctx), name, t)
+	return t, nil
+}
+
+// awaitEnd asks a client of this server for its session, and waits until it is let
+// go.
+func (s *Server) awaitEnd(ctx context.Context, st *store.Store, id tidemark.SessionID, there *Talk) error {
+	return st.AwaitHandover(ctx, id, s.o.Holder, func(context.Context) error {
+		select {
+		case <-there.over:
+			return nil
+		default:
+			return tidemark.Errorf(tidemark.ErrHeld, "session %s is open in another program of this person", id)
+		}
+	})
+}
+
+// begin opens the conversation.
+func (s *Server) begin(ctx context.Context, st *store.Store, id tidemark.SessionID, t *Talk, asking bool) (err error) {
+	open := func(ctx context.Context) error {
+		t.conv, err = s.o.Chat(ctx, st, ChatOptions{Session: id, Person: true, Emit: t.hear})
+		return err
+	}
+	if err := open(ctx); !asking || !errors.Is(err, tidemark.ErrHeld) {
+		return err
+	}
+	return st.AwaitHandover(ctx, id, s.o.Holder, open)
+}
+
+// attend ends a conversation that nobody needs, that somebody else got, or whose
+// server goes down.
+func (s *Server) attend(ctx context.Context, name string, t *Talk) {
+	defer s.shutdown.Leave()
+	var gone <-chan error
+	if e, ok := t.conv.(Ender); ok {
+		gone = e.Gone()
+	}
+	for over := false; !over; {
+		select {
+		case <-t.rest.C:
+			over = t.ends(true)
+		case <-gone:
+			over = t.ends(false)
+		case <-s.shutdown.Begun():
+			over = t.ends(false)
+		}
+	}
+	ctx, stop := context.WithTimeout(ctx, closeTimeout)
+	defer stop()
+	t.settle(ctx)
+	if err := t.conv.Close(ctx); err != nil {
+		// What was acknowledged is kept; nobody can do anything about the rest.
+		request.Note(ctx, "error", err.Error())
+	}
+	s.talks.remove(name, t)
+	close(t.over)
+}
+
+// ends decides that a conversation ends; one that is only idle does not when
+// somebody just said something.
+func (t *Talk) ends(idle bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if idle && t.running {
+		return false
+	}
+	t.closing = true
+	if t.cancel != nil {
+		t.cancel()
+	}
+	return true
+}
+
+// settle waits for the end of the turn in progress.
+func (t *Talk) settle(ctx context.Context) {
+	for {
+		t.mu.Lock()
+		running, changed := t.running, t.changed
+		t.mu.Unlock()
+		if !running {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
