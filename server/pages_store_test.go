@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -203,7 +204,37 @@ func TestTheAuditLogIsReadByPageAndVerified(t *testing.T) {
 	if len(seqs) < 5 || seqs[len(seqs)-1] != 1 {
 		t.Errorf("lines %v", seqs)
 	}
-	for _, bad := range []string{"cursor=x", "limit=-1", "limit=x"} {
+	s.form(t, "admin-a", "/store/tokens", "name", "nightly", "role", "reader").want(t, 201)
+	today := time.Now().UTC().Format(time.DateOnly)
+	for query, want := range map[string]int{"what=made+A+token": 12, "what=TOKEN.create": 6, "who=nobody+here": 0, "until=2001-01-01": 0, "since=2001-01-01&what=made+a+token": 12,
+		"since=" + today + "&until=" + today + "&what=token.create": 6, "since=2999-01-01": 0} {
+		found := 0
+		for next := "&limit=4"; next != ""; {
+			var v web.Store
+			s.call(t, "admin-a", "GET", "/store/audit.json?"+query+next, nil).want(t, 200).into(t, &v)
+			found += len(v.Audit.Lines)
+			if next = ""; v.Audit.Next != "" {
+				next = "&limit=4&cursor=" + v.Audit.Next
+			}
+		}
+		if found != want {
+			t.Errorf("%s: %d lines, want %d", query, found, want)
+		}
+		exported := s.call(t, "admin-a", "GET", "/store/audit/export?"+query, nil).want(t, 200)
+		lines := 0
+		for d := json.NewDecoder(bytes.NewReader(exported.Body)); d.More(); lines++ {
+			var l tenant.AuditLine
+			if err := d.Decode(&l); err != nil || l.Seq == 0 || l.Hash == "" || l.Action == "" {
+				t.Fatalf("%s: %+v, %v", query, l, err)
+			}
+		}
+		if lines != want {
+			t.Errorf("%s: %d lines exported, want %d", query, lines, want)
+		}
+	}
+	s.call(t, "writer-a", "GET", "/store/audit/export", nil).want(t, 403)
+	s.call(t, "admin-a", "GET", "/store/audit/export?tenant=b", nil).want(t, 404)
+	for _, bad := range []string{"cursor=x", "limit=-1", "limit=x", "since=x", "until=2026-13-01"} {
 		s.call(t, "admin-a", "GET", "/store/audit?"+bad, nil).want(t, 400)
 	}
 	s.call(t, "admin-a", "GET", "/store/audit?tenant=b", nil).want(t, 404)

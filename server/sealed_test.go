@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -16,7 +17,7 @@ import (
 // answers as it does for every sealed store, and keeps nothing in the clear.
 func TestAStoreThatItsOwnerSealedIsClosedToTheServer(t *testing.T) {
 	inner := memory.New()
-	s := newTestServer(t, func(o *Options) {
+	s := newTestServer(t, withPages, func(o *Options) {
 		o.Open = func(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
 			if p.User != people()["writer-a"].User {
 				return store.New(memory.New(), nil), nil
@@ -46,6 +47,11 @@ func TestAStoreThatItsOwnerSealedIsClosedToTheServer(t *testing.T) {
 		a := s.call(t, "writer-a", call[0], call[1], call[2])
 		if a.Status != http.StatusForbidden || a.problem(t).Code != "sealed" {
 			t.Errorf("%s %s after the sealing: %d %s, want 403 sealed", call[0], call[1], a.Status, a.Body)
+		}
+	}
+	for path, want := range map[string]string{"/sessions": " ls</code>", "/sessions/7f3a2c1e-0000-4000-8000-000000000001": " show 7f3a2c1e-0000-4000-8000-000000000001</code>"} {
+		if body := string(s.call(t, "writer-a", "GET", path, nil).want(t, http.StatusForbidden).Body); !strings.Contains(body, "has no key for it") || !strings.Contains(body, "tidemark --store http://") || !strings.Contains(body, want) {
+			t.Errorf("%s does not say how to read it: %s", path, body)
 		}
 	}
 	for err := range store.New(owners, nil).VerifyAll(t.Context(), nil) {

@@ -361,8 +361,18 @@ func (s *Server) workspaceRoutes() {
 	}
 }
 
+// auditSearch is how many lines of the audit log are looked through for one page
+// of those that match.
+const auditSearch = 20_000
+
 // ListAudit reads the audit log, the newest first.
 func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Page[tenant.AuditLine] }, error) {
+	return s.FindAudit(ctx, in, nil)
+}
+
+// FindAudit is ListAudit for the lines that match; nil: all of them. A page may
+// have fewer than were asked for, and still a next one.
+func (s *Server) FindAudit(ctx context.Context, in *ListInput, match func(tenant.AuditLine) bool) (*struct{ Body Page[tenant.AuditLine] }, error) {
 	if s.o.NoAudit {
 		return nil, request.Fail(ctx, stores.ErrNoAudit())
 	}
@@ -377,6 +387,12 @@ func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Pa
 		}
 	}
 	most := s.limit(in.Limit)
+	through := most
+	if match == nil {
+		match = func(tenant.AuditLine) bool { return true }
+	} else {
+		through = auditSearch
+	}
 	page := Page[tenant.AuditLine]{Items: []tenant.AuditLine{}}
 	var fresh []tenant.AuditLine
 	if in.Cursor == "" {
@@ -384,20 +400,47 @@ func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Pa
 			return nil, request.Fail(ctx, err)
 		}
 	}
+	read := 0
 	// The first line has number 1; there is nothing before it.
 	if before != 1 {
-		for l, err := range users.AuditLines(ctx, t.ID, tidemark.Span{To: max(before-1, 0), Newest: most, Backwards: true}) {
+		for l, err := range users.AuditLines(ctx, t.ID, tidemark.Span{To: max(before-1, 0), Newest: through, Backwards: true}) {
 			if err != nil {
 				l.Action, l.Outcome = "damaged", "damaged"
 			}
-			page.Items = append(page.Items, l)
+			read, before = read+1, l.Seq
+			if match(l) || err != nil {
+				page.Items = append(page.Items, l)
+			}
+			if len(page.Items) == most {
+				break
+			}
 		}
 	}
-	if n := len(page.Items); n == most && page.Items[n-1].Seq > 1 {
-		page.Next = s.Cursor(caller, page.Items[n-1].Seq)
+	if (len(page.Items) == most || read == through) && before > 1 {
+		page.Next = s.Cursor(caller, before)
 	}
-	page.Items = append(tenant.NotIn(fresh, page.Items), page.Items...)
+	fresh = slices.DeleteFunc(tenant.NotIn(fresh, page.Items), func(l tenant.AuditLine) bool { return !match(l) })
+	page.Items = append(fresh, page.Items...)
 	return &struct{ Body Page[tenant.AuditLine] }{page}, nil
+}
+
+// ExportAudit yields the lines of an audit log that match, the oldest first. An
+// unreadable one comes with its error.
+func (s *Server) ExportAudit(ctx context.Context, of string, match func(tenant.AuditLine) bool) (iter.Seq2[tenant.AuditLine, error], error) {
+	if s.o.NoAudit {
+		return nil, stores.ErrNoAudit()
+	}
+	users, t, err := s.Administered(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(tenant.AuditLine, error) bool) {
+		for l, err := range users.AuditLines(ctx, t.ID, tidemark.Span{}) {
+			if (err != nil || match(l)) && !yield(l, err) {
+				return
+			}
+		}
+	}, nil
 }
 
 // VerifyAuditInput says which audit log, and an earlier head.

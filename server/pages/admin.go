@@ -3,6 +3,7 @@ package pages
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"net/url"
@@ -48,6 +49,7 @@ func (s *Site) auditPages() {
 		a, err := s.gatherAudit(r)
 		return s.storeView(r, web.Store{Part: "audit", Audit: a}), err
 	})
+	s.pages.HandleFunc("GET /store/audit/export", s.exportAudit)
 	s.act("/store/audit/verify", request.Admin, func(r *http.Request) (string, string, error) {
 		ctx := r.Context()
 		in := &routes.VerifyAuditInput{Tenant: r.FormValue("tenant")}
@@ -81,11 +83,19 @@ func (s *Site) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 	if s.o.NoAudit {
 		return &web.StoreAudit{Lines: []web.AuditLine{}, None: true}, nil
 	}
-	out, err := s.api.ListAudit(ctx, &routes.ListInput{Tenant: r.FormValue("tenant"), PageInput: in})
+	filter, match, err := auditFilter(r)
 	if err != nil {
 		return nil, err
 	}
-	a := &web.StoreAudit{Lines: []web.AuditLine{}, Next: out.Body.Next}
+	out, err := s.api.FindAudit(ctx, &routes.ListInput{Tenant: r.FormValue("tenant"), PageInput: in}, match)
+	if err != nil {
+		return nil, err
+	}
+	a := &web.StoreAudit{AuditFilter: filter, Lines: []web.AuditLine{}, Next: out.Body.Next}
+	if a.Next != "" {
+		a.More = address("/store/audit", r.URL.Query(), "cursor", a.Next)
+	}
+	a.Export = address("/store/audit/export", r.URL.Query(), "cursor", "")
 	for _, l := range out.Body.Items {
 		a.Lines = append(a.Lines, web.AuditLine{Seq: l.Seq, At: l.At, Who: render.CleanLine(cmp.Or(l.Name, l.Who)), Token: l.Token,
 			Action: render.CleanLine(l.Action), Thing: render.CleanLine(l.Thing), Outcome: render.CleanLine(l.Outcome)})
@@ -100,6 +110,69 @@ func (s *Site) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 		}
 	}
 	return a, nil
+}
+
+// auditFilter is what the address says about the lines to show, and whether a line
+// is one of them; nil: all are.
+func auditFilter(r *http.Request) (f web.AuditFilter, match func(tenant.AuditLine) bool, err error) {
+	value := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
+	f = web.AuditFilter{Who: render.CleanLine(value("who")), What: render.CleanLine(value("what")), Since: value("since"), Until: value("until")}
+	if f == (web.AuditFilter{}) {
+		return f, nil, nil
+	}
+	var from, to time.Time
+	if f.Since != "" {
+		if from, err = time.Parse(time.DateOnly, f.Since); err != nil {
+			return f, nil, tidemark.Invalidf("since %.20q: want a day, such as 2026-11-15", f.Since)
+		}
+	}
+	if f.Until != "" {
+		if to, err = time.Parse(time.DateOnly, f.Until); err != nil {
+			return f, nil, tidemark.Invalidf("until %.20q: want a day, such as 2026-11-15", f.Until)
+		}
+		to = to.AddDate(0, 0, 1) // the day is included
+	}
+	has := func(part string, texts ...string) bool {
+		return part == "" || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(part)) })
+	}
+	return f, func(l tenant.AuditLine) bool {
+		return has(f.Who, l.Name, l.Who, l.Token) && has(f.What, web.Deed("", l.Action), l.Action, l.Thing, l.Outcome) &&
+			!l.At.Before(from) && (to.IsZero() || l.At.Before(to))
+	}, nil
+}
+
+// exportAudit answers with the lines of the audit log that the page would show, as
+// JSON lines, the oldest first. What cannot be read is said in its place.
+func (s *Site) exportAudit(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	if !request.CallerOf(ctx).Role.May(request.Admin) {
+		s.Trouble(w, r, tidemark.ErrDenied)
+		return
+	}
+	_, match, err := auditFilter(r)
+	if match == nil {
+		match = func(tenant.AuditLine) bool { return true }
+	}
+	var lines iter.Seq2[tenant.AuditLine, error]
+	if err == nil {
+		lines, err = s.api.ExportAudit(ctx, r.FormValue("tenant"), match)
+	}
+	if err != nil {
+		s.Trouble(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Disposition", `attachment; filename="audit.jsonl"`)
+	out := json.NewEncoder(w)
+	for l, err := range lines {
+		if err != nil {
+			l.Action, l.Outcome = "damaged", "damaged"
+		}
+		if err := out.Encode(l); err != nil {
+			routes.Cut(ctx, err)
+			return
+		}
+	}
 }
 
 // TokenScopes are the parts of the server that a token may be for. An operator

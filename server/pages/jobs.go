@@ -20,8 +20,10 @@ import (
 const (
 	// listedJobs are those on one page of the list.
 	listedJobs = 50
-	// drawnJobs bounds those in one picture: more of them are a blot.
-	drawnJobs = 500
+	// drawnJobs bounds those that are read for one picture, and tableJobs those
+	// in the table below it.
+	drawnJobs = 5000
+	tableJobs = 100
 )
 
 // spans are how far back a list or a picture of jobs may go.
@@ -203,7 +205,9 @@ func (s *Site) drawJobs(ctx context.Context, st *fleet.Store, v *web.JobsView, n
 	if v.By == "node" {
 		lane = func(j web.JobItem) string { return j.Node }
 	}
-	v.Timeline = web.NewTimeline(v.Items, from, now, lane)
+	v.Timeline = web.NewTimeline(slices.Clone(v.Items), from, now, lane)
+	v.Drawn = len(v.Items)
+	v.Items = v.Items[:min(v.Drawn, tableJobs)]
 	return nil
 }
 

@@ -139,7 +139,7 @@ var names = map[string][]string{
 	"/sessions":      {"q", "project", "agent", "label", "since", "until", "state", "tool", "model", "gone", "role", "failed", "active", "hour", "sort", "order", "from", "cursor"},
 	"/sessions/{id}": {"worker", "node", "at", "find", "on", "from", "to", "before", "later", "onward"}, "/sessions/{id}/tree": {"worker", "node", "tree", "skip"},
 	"/fleet": {"was"}, "/fleet/agents/{name}": {"was"}, "/fleet/jobs": {"agent", "status", "since", "view", "by", "cursor", "was"}, "/fleet/jobs/{id}": {"before", "was"},
-	"/usage": {"by", "metric", "bucket", "tz", "since", "until"}, "/store/audit": {"cursor", "limit", "tenant"}, "/store/tokens": {"cursor", "limit", "tenant"},
+	"/usage": {"by", "metric", "bucket", "tz", "since", "until"}, "/store/audit": {"cursor", "limit", "tenant", "who", "what", "since", "until"}, "/store/tokens": {"cursor", "limit", "tenant"},
 	"/store/users": {"cursor", "limit", "tenant"}, "/store/tenants": {"cursor", "limit", "tenant"},
 }
 
@@ -295,6 +295,24 @@ type trouble struct {
 	Status  int    `json:"status"`
 	Detail  string `json:"detail"`
 	Request string `json:"request"`
+	// Sealed means that the server has no key for what it keeps; Read is the
+	// command that reads it where the key is.
+	Sealed bool   `json:"sealed,omitempty"`
+	Read   string `json:"read,omitempty"`
+}
+
+// sealed tells whoever asks for what only its owner's key opens how to read it.
+func (t *trouble) sealed(r *http.Request) {
+	scheme := "http://"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https://"
+	}
+	t.Sealed, t.Read = true, "tidemark --store "+scheme+render.CleanLine(r.Host)+" ls"
+	if id, ok := strings.CutPrefix(r.URL.Path, "/sessions/"); ok {
+		if id, _, _ = strings.Cut(id, "/"); tidemark.CheckID(id) == nil {
+			t.Read = strings.TrimSuffix(t.Read, "ls") + "show " + id
+		}
+	}
 }
 
 // troubles are the errors with texts of their own.
@@ -327,7 +345,11 @@ func (s *Site) Trouble(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusUnauthorized && r.Method == http.MethodGet && !wantsJSON(r) && (r.Header.Get("Sec-Fetch-Dest") == "" || r.Header.Get("Sec-Fetch-Dest") == "document") {
 		http.SetCookie(w, next(r, ownPath(f.Path), nextSeconds))
 	}
-	s.show(w, r, status, view{f, trouble{Status: known, Detail: render.CleanLine(detail), Request: request.ID(r.Context())}})
+	t := trouble{Status: known, Detail: render.CleanLine(detail), Request: request.ID(r.Context())}
+	if errors.Is(err, tidemark.ErrSealed) {
+		t.sealed(r)
+	}
+	s.show(w, r, status, view{f, t})
 }
 
 // serveAsset answers with a file that pages load. Its address changes with it.

@@ -24,8 +24,9 @@ const (
 	// long several streams of one person share an answer.
 	stateEvery = 2 * time.Second
 	stateLife  = time.Second
-	// stateSessions is how many of the newest sessions are looked at.
-	stateSessions = 5
+	// stateSessions is how many of the newest sessions are looked at: as many as a
+	// list shows at once.
+	stateSessions = 50
 	// maxStates bounds for how many people an answer is kept.
 	maxStates = 1000
 )
@@ -83,7 +84,7 @@ func (s *Site) sessionsVersion(ctx context.Context) (string, error) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return "", err
 		}
-		fmt.Fprintln(h, i.Name(), i.UpdatedAt.UnixNano(), i.Title, i.Tags)
+		fmt.Fprintln(h, i.Name(), i.UpdatedAt.UnixNano(), i.Title, i.Tags, i.Pinned, i.OnHold, !i.Gone.IsZero())
 	}
 	leases, err := leasesOf(ctx, st)
 	if err != nil {

@@ -114,8 +114,9 @@ func firstLine(text string) string {
 // table.
 type JobsView struct {
 	Items  []JobItem `json:"items"`
-	Next   string    `json:"next,omitempty"` // cursor
-	Cut    bool      `json:"cut,omitempty"`  // the picture does not have all
+	Next   string    `json:"next,omitempty"`  // cursor
+	Cut    bool      `json:"cut,omitempty"`   // the picture does not have all
+	Drawn  int       `json:"drawn,omitempty"` // how many are in the picture; the table has the newest
 	Agents []string  `json:"agents"`
 
 	Agent  string `json:"agent,omitempty"`

@@ -112,12 +112,26 @@ type StoreBackup struct {
 
 // StoreAudit is a page of the audit log.
 type StoreAudit struct {
+	AuditFilter
 	Lines  []AuditLine  `json:"lines"`
 	Next   string       `json:"next,omitempty"`
+	More   string       `json:"-"`              // the address of the next page
+	Export string       `json:"-"`              // the address of all of it, as JSON lines
 	None   bool         `json:"none,omitempty"` // the store keeps no audit log
 	Verify *Task        `json:"verify,omitempty"`
 	Report *AuditReport `json:"report,omitempty"`
 }
+
+// AuditFilter is which lines of the audit log are shown; "" is any.
+type AuditFilter struct {
+	Who   string `json:"who,omitempty"`
+	What  string `json:"what,omitempty"`
+	Since string `json:"since,omitempty"` // a day
+	Until string `json:"until,omitempty"` // a day that is included
+}
+
+// Narrow reports whether not all lines are shown.
+func (f AuditFilter) Narrow() bool { return f != AuditFilter{} }
 
 // AuditLine is what somebody did.
 type AuditLine struct {

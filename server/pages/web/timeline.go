@@ -22,6 +22,9 @@ const (
 	glyphRoom  = 16 // a bar at least this wide has its sign inside
 	mostRows   = 12 // rows of bars in a lane
 	mostTicks  = 8  // lines of the clock
+	mostLanes  = 40
+	mostBars   = 600 // of a picture; more jobs than that share bars
+	leastSlots = 12  // of a lane whose jobs share bars
 )
 
 // Timeline is a picture of jobs over time, with a lane for each agent or
@@ -34,6 +37,7 @@ type Timeline struct {
 	NowX   string    `json:"-"`
 	Ticks  []Tick    `json:"-"`
 	Lanes  []Lane    `json:"lanes"`
+	More   int       `json:"more,omitempty"` // lanes with fewer jobs that are left out
 }
 
 // Tick is a line of the clock.
@@ -52,9 +56,12 @@ type Lane struct {
 	Jobs int    `json:"jobs"`
 }
 
-// Bar is one job.
+// Bar is one job, or several that began close to each other.
 type Bar struct {
-	Job    JobItem
+	Job    JobItem // the first of them
+	Count  int     // how many there are
+	Failed int     // of them
+	Last   time.Time
 	Path   string // of its shape
 	X, Y   string // of its sign
 	Sign   string
@@ -78,10 +85,16 @@ func NewTimeline(jobs []JobItem, from, now time.Time, lane func(JobItem) string)
 			of[lane(j)] = append(of[lane(j)], j)
 		}
 	}
+	names := slices.Sorted(maps.Keys(of))
+	if t.More = max(len(names)-mostLanes, 0); t.More > 0 {
+		slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(of[b]), len(of[a])) })
+		names = names[:mostLanes]
+		slices.Sort(names)
+	}
 	y := lineTop
-	for _, name := range slices.Sorted(maps.Keys(of)) {
+	for _, name := range names {
 		l := Lane{Name: name, Y: y + laneHead - 6, Line: y, Jobs: len(of[name])}
-		rows := l.draw(of[name], now, y+laneHead, at)
+		rows := l.draw(of[name], max(mostBars/len(names), leastSlots), now, y+laneHead, at)
 		y += laneHead + rows*(barHeight+barGap) + barGap
 		t.Lanes = append(t.Lanes, l)
 	}
@@ -100,14 +113,54 @@ func endOf(j JobItem, now time.Time) time.Time {
 	return j.FinishedAt
 }
 
+// gather puts jobs together that share a bar: each has its own up to most of them,
+// and beyond that all that began in one slot of time share one, those that run apart
+// from those that ended.
+func gather(jobs []JobItem, most int, at func(time.Time) float64) (all [][]JobItem, slot float64) {
+	slices.SortFunc(jobs, func(a, b JobItem) int { return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID)) })
+	if len(jobs) <= most {
+		for i := range jobs {
+			all = append(all, jobs[i:i+1])
+		}
+		return all, 0
+	}
+	type place struct {
+		slot int
+		runs bool
+	}
+	slot = float64(lineWidth) / float64(most/2)
+	in := make(map[place]int)
+	for _, j := range jobs {
+		p := place{int(at(j.StartedAt) / slot), j.Status == tidemark.JobRunning}
+		i, ok := in[p]
+		if !ok {
+			i = len(all)
+			in[p], all = i, append(all, nil)
+		}
+		all[i] = append(all[i], j)
+	}
+	return all, slot
+}
+
 // draw puts the bars of a lane into as many rows as needed to avoid
 // overlaps, and returns their number.
-func (l *Lane) draw(jobs []JobItem, now time.Time, top int, at func(time.Time) float64) int {
-	slices.SortFunc(jobs, func(a, b JobItem) int { return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID)) })
+func (l *Lane) draw(jobs []JobItem, most int, now time.Time, top int, at func(time.Time) float64) int {
 	var ends []float64 // of the last bar in each row
-	for _, j := range jobs {
-		x := at(j.StartedAt)
-		end := max(at(endOf(j, now)), x+barLeast)
+	groups, slot := gather(jobs, most, at)
+	for _, g := range groups {
+		b := Bar{Job: g[0], Count: len(g), Last: g[len(g)-1].StartedAt}
+		x := at(b.Job.StartedAt)
+		end := max(at(endOf(b.Job, now)), x+barLeast)
+		if len(g) > 1 {
+			x = float64(int(x/slot)) * slot
+			end = x + slot - 1
+		}
+		for _, j := range g {
+			if j.Status == tidemark.JobFailed {
+				b.Failed++
+				b.Job.Status = j.Status // what went wrong is what has to be seen
+			}
+		}
 		row := slices.IndexFunc(ends, func(e float64) bool { return e <= x })
 		if row < 0 {
 			if row = len(ends); row == mostRows {
@@ -117,9 +170,13 @@ func (l *Lane) draw(jobs []JobItem, now time.Time, top int, at func(time.Time) f
 			}
 		}
 		y := float64(top + row*(barHeight+barGap))
-		b := Bar{Job: j, Sign: signs[j.Status], Inside: end-x >= glyphRoom, X: units(x + (end-x)/2), Y: units(y + barHeight - 5)}
+		b.Sign, b.Inside, b.X, b.Y = signs[b.Job.Status], end-x >= glyphRoom, units(x+(end-x)/2), units(y+barHeight-5)
+		if b.Count > 1 {
+			b.Sign = strconv.Itoa(b.Count)
+			b.Inside = end-x >= glyphRoom/2*float64(len(b.Sign))
+		}
 		ends[row] = end + 1
-		if j.Status == tidemark.JobRunning {
+		if b.Job.Status == tidemark.JobRunning {
 			// Open at its end, since it still runs.
 			tip := end + barHeight/2
 			b.Path = "M" + units(x) + " " + units(y) + "H" + units(end) + "L" + units(tip) + " " + units(y+barHeight/2) + "L" + units(end) + " " + units(y+barHeight) + "H" + units(x) + "Z"

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,4 +71,36 @@ func TestAnyJobsMakeAPicture(t *testing.T) {
 			t.Fatalf("%d bars of %d, height %d, %d ticks", bars, want, got.Height, len(got.Ticks))
 		}
 	})
+}
+
+// A day of a busy fleet is a picture of bounded size in which every job is counted.
+func TestThousandsOfJobsShareBars(t *testing.T) {
+	for _, c := range []struct{ jobs, agents int }{{5000, 1}, {5000, 30}, {5000, 500}, {601, 3}} {
+		var jobs []JobItem
+		for i := range c.jobs {
+			status := tidemark.JobCompleted
+			if i%100 == 7 {
+				status = tidemark.JobFailed
+			} else if i%500 == 0 {
+				status = tidemark.JobRunning
+			}
+			start := -24*time.Hour + time.Duration(i)*24*time.Hour/time.Duration(c.jobs)
+			jobs = append(jobs, drawn("agent-"+strconv.Itoa(i%c.agents), status, start, start+time.Minute))
+		}
+		got := NewTimeline(jobs, noon.Add(-24*time.Hour), noon, byAgent)
+		bars, counted, inLanes := 0, 0, 0
+		for _, l := range got.Lanes {
+			bars += len(l.Bars)
+			inLanes += l.Jobs
+			for _, b := range l.Bars {
+				counted += b.Count
+				if b.Failed > 0 && b.Job.Status != tidemark.JobFailed {
+					t.Errorf("%d of %d jobs failed, and the bar says %s", b.Failed, b.Count, b.Job.Status)
+				}
+			}
+		}
+		if bars > 2*mostBars || counted != inLanes || len(got.Lanes)+got.More != c.agents || got.More == 0 && counted != c.jobs {
+			t.Errorf("%d jobs of %d agents: %d bars of %d jobs, %d lanes and %d more", c.jobs, c.agents, bars, counted, len(got.Lanes), got.More)
+		}
+	}
 }
