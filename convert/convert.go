@@ -136,6 +136,10 @@ type Source struct {
 	// Known returns what a session left in Units for a unit of files, if the
 	// files are as they were then. Nil: nothing is known.
 	Known func(unit string) (state []byte, ok bool)
+
+	// Growth returns the Bookmark that a session left in Units for a unit, if the
+	// file that the unit is named for only became longer since. Nil: there is none.
+	Growth func(unit string) (Growth, bool)
 }
 
 // SourceFile is a file of a Source.
@@ -146,6 +150,9 @@ type SourceFile struct {
 	Unit string
 	// Shared says that other sessions may be made of it, too.
 	Shared bool
+	// Beside says that it holds none of the entries, and is read whenever it
+	// changed: a reading of the others goes on at a Bookmark.
+	Beside bool
 	// Entry is the file in the list of its folder.
 	Entry fs.DirEntry
 }
@@ -155,6 +162,11 @@ type Unit struct {
 	Name   string
 	State  []byte // returned by Known; at most 64 KiB
 	Shared bool   // other sessions are made of it, too
+
+	// Bookmark returns, once all entries were read, where a later reading of the
+	// file that the unit is named for goes on; ok is false if the one before is the
+	// better one. Nil: such a file is read from its beginning.
+	Bookmark func() (at Bookmark, ok bool) `json:"-"`
 }
 
 // Unchanged reports whether the files of all these units are as they were when
@@ -267,6 +279,14 @@ type Session struct {
 	// Unchanged says that all its Units are as they were: it has nothing besides
 	// its ForeignID.
 	Unchanged bool
+
+	// From is where Entries go on; nil: at the beginning. Workers are then as they
+	// were, and so are Files if they are nil, and Labels have only what was said
+	// since. Costs are what entries before it cost, by ID, where that became known
+	// since. Whole returns the session as it is read from the beginning.
+	From  *Bookmark                `json:"-"`
+	Costs map[string]float64       `json:"-"`
+	Whole func() (*Session, error) `json:"-"`
 }
 
 // PromptsOnly follows the id of a session in the ForeignID of what is left of it.

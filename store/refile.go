@@ -15,7 +15,7 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 	switch id, more := sessionOf(r.Key); {
 	case r.Kind == kindPlain:
 		return tidemark.Record{}, nil // whether this store is plain was decided when it was made
-	case r.Kind == kindSource || r.Kind == kindUnit || r.Kind == records.KindWatch || r.Kind == records.KindRemote:
+	case r.Kind == kindSource || r.Kind == kindUnit || r.Kind == kindBookmark || r.Kind == records.KindWatch || r.Kind == records.KindRemote:
 		return tidemark.Record{}, nil // the next import, watcher or sync of this store keeps its own
 	case r.Kind == kindName:
 		var n name

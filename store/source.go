@@ -39,11 +39,48 @@ type SourceUnit struct {
 	Session tidemark.SessionID `json:"session,omitempty"` // the one that was made of it; "": several
 	State   []byte             `json:"state,omitempty"`   // of the converter
 
+	// Bookmark is where a reading of its file goes on. KeepUnits keeps one that is
+	// not nil; only SourceBookmark returns it, because most units are never read
+	// again.
+	Bookmark []byte `json:"-"`
+
 	Version int64 `json:"-"`
 }
 
-// MaxUnitState bounds State, in bytes.
+// MaxUnitState bounds State, and Bookmark, in bytes.
 const MaxUnitState = 64 << 10
+
+// bookmark is the record of a Bookmark.
+type bookmark struct {
+	Bookmark []byte `json:"bookmark"`
+}
+
+func (s *Store) bookmarkKey(src Source, unit string) tidemark.Key {
+	return tidemark.Key{Kind: kindBookmark, ID: s.unitKey(src, unit).ID}
+}
+
+// SourceBookmark returns the Bookmark of a unit, nil if it has none.
+func (s *Store) SourceBookmark(ctx context.Context, src Source, unit string) ([]byte, error) {
+	var b bookmark
+	_, err := s.k.Get(ctx, s.bookmarkKey(src, unit), &b)
+	if errors.Is(err, tidemark.ErrCorrupt) {
+		return nil, nil
+	}
+	return b.Bookmark, err
+}
+
+// bookmarkRecord returns the record of the Bookmark of a unit, in place of the one
+// that is there.
+func (s *Store) bookmarkRecord(ctx context.Context, u SourceUnit) (tidemark.Record, error) {
+	key := s.bookmarkKey(u.Source, u.Unit)
+	old, err := s.k.Get(ctx, key, &bookmark{})
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return old, err
+	}
+	r, err := records.Put(key, old.Version, bookmark{u.Bookmark})
+	r.State = s.unitState(u.Session)
+	return r, err
+}
 
 func (s *Store) sourceHash(src Source) string {
 	return s.k.Hash("source", src.Machine, src.Tool, src.Path)
@@ -134,11 +171,18 @@ func (s *Store) units(ctx context.Context, q tidemark.Query) iter.Seq2[SourceUni
 func (s *Store) KeepUnits(ctx context.Context, units ...SourceUnit) error {
 	var b tidemark.Batch
 	for _, u := range units {
-		if len(u.State) > MaxUnitState {
-			return tidemark.Invalidf("%s: a state of %d bytes, at most %d are allowed", u.Unit, len(u.State), MaxUnitState)
+		if n := max(len(u.State), len(u.Bookmark)); n > MaxUnitState {
+			return tidemark.Invalidf("%s: a state of %d bytes, at most %d are allowed", u.Unit, n, MaxUnitState)
 		}
 		r, err := s.unitRecord(u)
 		if err != nil {
+			return err
+		}
+		b.Puts = append(b.Puts, r)
+		if u.Bookmark == nil {
+			continue
+		}
+		if r, err = s.bookmarkRecord(ctx, u); err != nil {
 			return err
 		}
 		b.Puts = append(b.Puts, r)
@@ -160,6 +204,12 @@ func (s *Store) ForgetUnits(ctx context.Context, units ...SourceUnit) error {
 			return err
 		}
 		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: u.Version})
+		if r, err = s.bookmarkRecord(ctx, u); err != nil {
+			return err
+		}
+		if old := r.Version - 1; old > 0 {
+			b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: old})
+		}
 	}
 	if len(b.Deletes) == 0 {
 		return nil
@@ -190,7 +240,8 @@ func (s *Store) KeepSource(ctx context.Context, state SourceState) error {
 // forgetSources puts into the batch that removes a session that its files are not
 // known any more, so that an import finds it missing.
 func (s *Store) forgetSources(ctx context.Context, b *tidemark.Batch, id tidemark.SessionID) error {
-	for _, q := range []tidemark.Query{{Kind: kindUnit, State: s.unitState(id), Order: tidemark.ByID}, {Kind: kindSource, Order: tidemark.ByID}} {
+	for _, q := range []tidemark.Query{{Kind: kindUnit, State: s.unitState(id), Order: tidemark.ByID}, {Kind: kindBookmark, State: s.unitState(id), Order: tidemark.ByID},
+		{Kind: kindSource, Order: tidemark.ByID}} {
 		for r, err := range s.backend.List(ctx, q) {
 			if err != nil {
 				return err

@@ -73,3 +73,41 @@ func TestAPurgedSessionIsMissingInTheLedger(t *testing.T) {
 	}
 	same(t, unitsOf(t, s, src), []string{"stays "})
 }
+
+func TestTheBookmarkOfAUnitIsReadAloneAndGoesWithIt(t *testing.T) {
+	s := open(t)
+	src := store.Source{Machine: "one", Tool: "fake", Path: "/home/ada/.fake"}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(unit, bookmark string) {
+		t.Helper()
+		if b, err := s.SourceBookmark(t.Context(), src, unit); string(b) != bookmark || err != nil {
+			t.Errorf("the bookmark of %s is %q, want %q; %v", unit, b, bookmark, err)
+		}
+	}
+	u := store.SourceUnit{Source: src, Unit: "a", Stamp: "1", Bookmark: []byte("page 1")}
+	want("a", "")
+	must(s.KeepUnits(t.Context(), u))
+	want("a", "page 1")
+	u.Version, u.Bookmark = 1, []byte("page 2")
+	must(s.KeepUnits(t.Context(), u))
+	want("a", "page 2")
+	u.Version, u.Bookmark = 2, nil // the one that is there is still right
+	must(s.KeepUnits(t.Context(), u))
+	want("a", "page 2")
+	for have, err := range s.SourceUnits(t.Context(), src) {
+		if must(err); have.Bookmark != nil {
+			t.Errorf("%s has its bookmark with it", have.Unit)
+		}
+	}
+	u.Version, u.Bookmark = 3, make([]byte, store.MaxUnitState+1)
+	if err := s.KeepUnits(t.Context(), u); !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("a bookmark that is too large: %v, want ErrInvalid", err)
+	}
+	must(s.ForgetUnits(t.Context(), u))
+	want("a", "")
+}

@@ -43,6 +43,7 @@ const (
 	kindDraft      = "draft"      // record: SESSION or SESSION.WORKER, what may still change of its log
 	kindHandover   = "handover"   // record: SESSION.HASH, what another tool was given of it, grouped by the tool's id
 	kindUnit       = "unit"       // record: HASH.HASH, files in one that are imported together
+	kindBookmark   = "bookmark"   // record: HASH.HASH, where a reading of a unit goes on
 	kindPurgeKey   = "purgekey"   // record: RANDOM, a key of tombstones
 	kindPurged     = "purged"     // record: PURGEKEY.SUM, the tombstone of a session of another tool
 )

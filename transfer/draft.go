@@ -43,7 +43,10 @@ func (l *logImport) finish(ctx context.Context) error {
 		}
 	}
 	for id, label := range l.from.Labels {
-		seq, ok := l.seqs[shortSumOf(id)]
+		seq, ok := l.seqOf(id)
+		if !ok && l.from.From != nil {
+			return convert.ErrWhole
+		}
 		if label = strings.TrimSpace(label); !ok || seq > final || label == "" || here[seq] == label || here[seq] == l.s.MaskText(label) {
 			continue
 		}
@@ -106,7 +109,9 @@ func (l *logImport) goTo(ctx context.Context) error {
 	case convert.Root:
 		head, ok = store.Root, true
 	default:
-		head, ok = l.seqs[shortSumOf(l.from.Head)]
+		if head, ok = l.seqOf(l.from.Head); !ok && l.from.From != nil {
+			return convert.ErrWhole
+		}
 	}
 	if !ok || l.bare || l.s == nil {
 		return nil

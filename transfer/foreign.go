@@ -143,6 +143,8 @@ type sessionImport struct {
 	calls  map[string]bool  // calls in it without a result
 	alone  bool             // no other import of it was seen
 	bare   bool             // nothing was said in it
+	main   *logImport       // its own log
+	odd    bool             // a log of it is not what its files would make of it alone, or a worker has a draft
 
 	wasPurged bool // it was purged here, and is wanted back
 
@@ -337,6 +339,9 @@ func (g *sessionImport) fill(ctx context.Context) error {
 		if err := g.log(ctx, workerName(worker), withOrigin(worker, unsure)); err != nil {
 			return err
 		}
+	}
+	if g.main != nil {
+		g.main.mark()
 	}
 	g.result.Title = cmp.Or(g.result.Title, g.prompt)
 	if g.here == nil && g.result.Entries+g.result.Drafts == 0 {

@@ -21,6 +21,9 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 		return nil
 	}
 	l := &logImport{sessionImport: g, worker: worker, seqs: make(map[shortSum]int64), kept: make(map[shortSum]keptEntry), costs: make(map[int64]float64)}
+	if worker == "" {
+		g.main = l
+	}
 	if err := l.look(ctx); err != nil {
 		return err
 	}
@@ -43,6 +46,7 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 		return err
 	}
 	if worker != "" {
+		g.odd = g.odd || len(l.drafts) > 0
 		return l.settle(ctx)
 	}
 	if g.from.Fork != nil && g.here == nil && !g.DryRun {
@@ -94,6 +98,9 @@ type logImport struct {
 
 // look reads the existing entries, by key.
 func (l *logImport) look(ctx context.Context) error {
+	if l.from.From != nil && l.worker == "" {
+		return l.lookAtEnd(ctx)
+	}
 	if l.here == nil {
 		return nil
 	}
@@ -226,21 +233,27 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		if ok {
 			// Only what is there is compared: a sum costs as much as the line.
 			if sum := sumOf(kept); have.sum != sum && have.sum != sumOf(l.s.Mask(kept)) {
+				l.odd = true
 				kept.Key = l.keyOf(l.under, e.ID+"~"+hex.EncodeToString(sum[:4]))
 				have, ok = l.existing(kept.Key)
 			}
 		}
 		if ok && l.elsewhere(e, have) {
+			l.odd = true
 			kept.Key = l.keyOf(l.under, e.ID+"~"+strconv.FormatInt(have.seq, 36)+"~"+strconv.FormatInt(l.parent(e), 36))
 			have, ok = l.existing(kept.Key)
 		}
 		if ok {
+			l.odd = l.odd || have.seq < l.last
 			l.seqs[id], l.last = have.seq, have.seq
 			if cost := costOf(kept); cost != have.cost {
 				l.costs[have.seq] = cost
 			}
 			return nil
 		}
+	}
+	if _, known := l.seqOf(e.Parent); !known && e.Parent != "" && e.Parent != convert.Root && l.from.From != nil {
+		return convert.ErrWhole
 	}
 	if e.Draft || len(l.drafts) > 0 {
 		return l.addDraft(ctx, kept, e)
@@ -341,7 +354,7 @@ func size(e tidemark.Entry) (n int) {
 
 // parent is the seq that an entry follows here.
 func (l *logImport) parent(e convert.Entry) int64 {
-	switch seq, ok := l.seqs[shortSumOf(e.Parent)]; {
+	switch seq, ok := l.seqOf(e.Parent); {
 	case e.Parent == convert.Root && l.end > 0:
 		return store.Root
 	case e.Parent != "" && ok:

@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -38,6 +37,7 @@ const ledgerBatch = 500
 // ledger is the ledger of one folder during an import.
 type ledger struct {
 	s      *store.Store
+	fsys   fs.FS
 	source store.Source
 	used   bool                        // what is known may be relied on
 	at     time.Time                   // when the files were looked at
@@ -53,8 +53,11 @@ type ledger struct {
 type listedFile struct {
 	unit    string
 	named   bool // the unit is named for it
+	beside  bool // it holds none of the entries
 	changed time.Time
-	end     int // of its part of the text
+	size    int64
+	file    uint64 // its number
+	end     int    // of its part of the text
 }
 
 // fileStamps tell whether one of some files was changed.
@@ -62,6 +65,11 @@ type fileStamps struct {
 	sum    [sha256.Size]byte // of the sum before and the newest file, so that 20,000 of them are no 20,000 hashes
 	newest time.Time         // when one of them was last changed
 	named  bool              // the file that they are named for is among them
+
+	size   int64  // of that file
+	file   uint64 // its number
+	others []byte // what tells the other files apart
+	beside []byte // and those that hold none of the entries
 }
 
 // add adds a file. The line has room for the sum before it.
@@ -90,7 +98,7 @@ func (i *Importer) openLedger(ctx context.Context, tool convert.Tool, p convert.
 	if err != nil {
 		return nil, nil
 	}
-	l := &ledger{s: i.Opened.Store, source: store.Source{Machine: machineOf(i.Holder), Tool: tool.Name, Path: path}, used: !i.Again}
+	l := &ledger{s: i.Opened.Store, fsys: p.FS, source: store.Source{Machine: machineOf(i.Holder), Tool: tool.Name, Path: path}, used: !i.Again}
 	err = l.look(ctx, tool, p)
 	if age := l.at.Sub(l.files.newest); err == nil && age < freshFor && age > -time.Second {
 		select {
@@ -122,13 +130,10 @@ func (l *ledger) look(ctx context.Context, tool convert.Tool, p convert.Source) 
 			return err
 		}
 		changed := info.ModTime()
-		line = append(append(line[:sha256.Size], f.Path...), 0)
-		for _, n := range []uint64{uint64(info.Size()), uint64(changed.UnixNano()), durable.FileID(info)} {
-			line = binary.LittleEndian.AppendUint64(line, n)
-		}
+		line = stampText(line[:sha256.Size], f.Path, info)
 		l.files.add(line, changed)
 		l.text = append(l.text, line[sha256.Size:]...)
-		l.listed = append(l.listed, listedFile{f.Unit, f.Path == f.Unit, changed, len(l.text)})
+		l.listed = append(l.listed, listedFile{f.Unit, f.Path == f.Unit, f.Beside, changed, info.Size(), durable.FileID(info), len(l.text)})
 	}
 	return ctx.Err()
 }
@@ -145,7 +150,15 @@ func (l *ledger) sort() {
 		}
 		line = append(line[:sha256.Size], l.text[begin:f.end]...)
 		unit.add(line, f.changed)
-		unit.named, begin = unit.named || f.named, f.end
+		switch text := l.text[begin:f.end]; {
+		case f.named:
+			unit.named, unit.size, unit.file = true, f.size, f.file
+		case f.beside:
+			unit.beside = append(unit.beside, text...)
+		default:
+			unit.others = append(unit.others, text...)
+		}
+		begin = f.end
 	}
 	l.listed, l.text = nil, nil
 }
@@ -207,8 +220,8 @@ func (l *ledger) has(unit string) bool {
 	return s != nil && (s.named || strings.HasPrefix(unit, sessionUnit))
 }
 
-// imported notes that a session was imported whole.
-func (l *ledger) imported(foreign string, units []convert.Unit, id tidemark.SessionID) {
+// imported notes that a session was imported whole, with bookmarks of its units.
+func (l *ledger) imported(foreign string, units []convert.Unit, id tidemark.SessionID, bookmarks map[string]convert.Bookmark) {
 	if len(units) == 0 {
 		units = []convert.Unit{{Name: sessionUnit + foreign}}
 		l.units[sessionUnit+foreign] = new(fileStamps)
@@ -221,6 +234,9 @@ func (l *ledger) imported(foreign string, units []convert.Unit, id tidemark.Sess
 		}
 		if u.Stamp == "" || len(u.State) > store.MaxUnitState || u.Stamp == was.Stamp && u.Session == was.Session {
 			continue
+		}
+		if at, ok := bookmarks[u.Unit]; ok {
+			u.Bookmark = l.bookmark(u.Unit, at)
 		}
 		l.done = append(l.done, u)
 		u.Version++

@@ -15,8 +15,8 @@ import (
 
 // Listed are files of a Place, as Importer.Files lists them.
 type Listed struct {
-	Units  map[string][]string // all files of each unit
-	Shared []string            // files that any session may be made of
+	Units  map[string][]convert.SourceFile // all files of each unit
+	Shared []string                        // files that any session may be made of
 }
 
 // Add adds a file.
@@ -26,9 +26,10 @@ func (l *Listed) Add(f convert.SourceFile) {
 		return
 	}
 	if l.Units == nil {
-		l.Units = make(map[string][]string)
+		l.Units = make(map[string][]convert.SourceFile)
 	}
-	l.Units[f.Unit] = append(l.Units[f.Unit], f.Path)
+	f.Entry = nil // only the names are of use later
+	l.Units[f.Unit] = append(l.Units[f.Unit], f)
 }
 
 // Part imports the sessions of some units of a place that was imported before, and
@@ -59,6 +60,19 @@ func (i *Importer) Part(ctx context.Context, at Place, listed Listed, units ...s
 		return false, nil
 	}
 	p.FS = newSomeFiles(p.FS, seen)
+	p.Growth = func(unit string) (g convert.Growth, ok bool) {
+		u, err := i.Opened.Store.SourceUnit(ctx, src, unit)
+		if err != nil || i.Again {
+			return g, false
+		}
+		f, err := stampsOf(p.FS, unit, listed.Units[unit])
+		if err != nil {
+			return g, false
+		}
+		g, ok = growth(ctx, i.Opened.Store, p.FS, src, unit, f)
+		g.Known = u.State
+		return g, ok
+	}
 	t := newToolImport(i, at.Tool)
 	t.folder, t.root = i.projectOf(at.Tool, at.Path), i.rootOf(p, at.Path)
 	return true, t.all(ctx, p, at.Path)
@@ -93,7 +107,9 @@ func (i *Importer) filesOf(ctx context.Context, src store.Source, listed Listed,
 		if len(some) == 0 {
 			return nil, nil
 		}
-		files = append(files, some...)
+		for _, f := range some {
+			files = append(files, f.Path)
+		}
 	}
 	return files, nil
 }

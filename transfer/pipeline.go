@@ -33,6 +33,9 @@ type writing struct {
 	units []convert.Unit // that it is made of
 	done  chan struct{}  // closed when the rest is final
 
+	whole     func() (*convert.Session, error) // reads it from the beginning; nil: it is
+	bookmarks map[string]convert.Bookmark      // of its units
+
 	result  *Result            // nil: nothing is kept
 	guest   bool               // the session is not the tool's own
 	passed  string             // why it was passed over, "": it was not
@@ -63,14 +66,14 @@ func (b *toolImport) all(ctx context.Context, p convert.Source, from string) err
 			err = q.write(ctx, f)
 		} else if isItem(err) || errors.Is(err, tidemark.ErrHeld) {
 			q.add(&writing{err: err, done: closed()})
-			err = q.report(writtenAtOnce)
+			err = q.report(ctx, writtenAtOnce)
 		}
 		if err != nil {
-			return q.stop(err)
+			return q.stop(ctx, err)
 		}
 	}
-	if err := q.report(0); err != nil {
-		return q.stop(err)
+	if err := q.report(ctx, 0); err != nil {
+		return q.stop(ctx, err)
 	}
 	return nil
 }
@@ -90,22 +93,38 @@ func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
 	if f.Fork != nil || f.Copied != "" || slices.ContainsFunc(q.queue, func(w *writing) bool { return w.id == f.ForeignID }) {
 		before = 0
 	}
-	if err := q.report(before); err != nil {
+	if err := q.report(ctx, before); err != nil {
 		return err
 	}
 	if err := q.keepUnits(ctx); err != nil {
 		return err
 	}
-	w := &writing{id: f.ForeignID, units: f.Units, done: make(chan struct{})}
+	q.add(q.begin(ctx, f))
+	return nil
+}
+
+// begin begins to write a session, and reads it to its end.
+func (q *pipeline) begin(ctx context.Context, f *convert.Session) *writing {
+	w := &writing{id: f.ForeignID, units: f.Units, whole: f.Whole, done: make(chan struct{})}
 	handed, hand := handedOver(f, w.done)
 	go func() {
 		defer close(w.done)
 		own := q.alone(w)
 		w.err = own.one(ctx, handed, q.from)
 	}()
-	q.add(w)
 	hand()
-	return nil
+	return w
+}
+
+// again writes a session whose bookmark does not fit, from the beginning.
+func (q *pipeline) again(ctx context.Context, w *writing) *writing {
+	f, err := w.whole()
+	if err != nil {
+		return &writing{id: w.id, err: err}
+	}
+	again := q.begin(ctx, f)
+	<-again.done
+	return again
 }
 
 // alone returns the import of one session: its clock is its own, and what it
@@ -119,11 +138,14 @@ func (b *toolImport) alone(w *writing) *toolImport {
 // report waits for the oldest sessions until no more than so many are being
 // written, and tells what became of them. The error is one that concerns more
 // than the session.
-func (q *pipeline) report(left int) error {
+func (q *pipeline) report(ctx context.Context, left int) error {
 	for len(q.queue) > left {
 		w := q.queue[0]
 		<-w.done
 		q.queue = q.queue[1:]
+		if errors.Is(w.err, convert.ErrWhole) && w.whole != nil {
+			w = q.again(ctx, w)
+		}
 		for _, err := range w.skipped {
 			q.skip(err)
 		}
@@ -135,7 +157,7 @@ func (q *pipeline) report(left int) error {
 				if w.guest {
 					id = "" // it does not end when these files are gone
 				}
-				q.ledger.imported(w.id, w.units, id)
+				q.ledger.imported(w.id, w.units, id, w.bookmarks)
 			}
 		case w.err == nil:
 			q.passOver(w)
@@ -164,7 +186,7 @@ func (q *pipeline) passOver(w *writing) {
 		return
 	}
 	if q.ledger != nil && len(w.skipped) == 0 {
-		q.ledger.imported(w.id, w.units, w.session)
+		q.ledger.imported(w.id, w.units, w.session, nil)
 	}
 }
 
@@ -178,10 +200,10 @@ func (q *pipeline) keepUnits(ctx context.Context) error {
 
 // stop ends the import with an error. Sessions that were written before they
 // heard of it are there, and are told of.
-func (q *pipeline) stop(cause error) error {
+func (q *pipeline) stop(ctx context.Context, cause error) error {
 	q.cancel(cause)
 	for len(q.queue) > 0 {
-		_ = q.report(0) // the first error is the cause of the others
+		_ = q.report(ctx, 0) // the first error is the cause of the others
 	}
 	return cause
 }

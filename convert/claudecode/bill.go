@@ -40,27 +40,32 @@ func (s statement) since(was statement) statement {
 // answer is a reply that has tokens.
 type answer struct {
 	id     string // of the message
-	lead   int    // the first record of its entry
+	lead   int    // the first record of its entry; below 0: it is before those that are read
+	entry  string // its uuid
 	model  string
 	weight float64
 }
 
 // bill is the costs of a transcript, as they become known.
 type bill struct {
-	open   []answer // since the last statement
-	seen   map[string]bool
+	open   []answer             // since the last statement
+	seen   convert.Memory       // message ids
 	stated map[string]statement // by model, as of the last statement
 	costs  map[int]float64      // by leading record
 	last   int                  // the leading record of the newest answer that was settled
 	shared bool                 // workers share what is left over
+
+	names   map[int]string // the uuids of leading records before those that are read
+	unknown bool           // answers before those are not known
+	missed  bool           // a statement was about them
 }
 
 func newBill() *bill {
-	return &bill{seen: map[string]bool{}, stated: map[string]statement{}, costs: map[int]float64{}}
+	return &bill{stated: map[string]statement{}, costs: map[int]float64{}}
 }
 
 // see adds a record of a reply; earlier records may belong to the same reply.
-func (b *bill) see(r record, lead int) {
+func (b *bill) see(r record, lead int, entry string) {
 	if r.Type != "assistant" || r.APIError || r.Message.Model == synthetic {
 		return
 	}
@@ -76,17 +81,19 @@ func (b *bill) see(r record, lead int) {
 			return
 		}
 	}
-	if id != "" && b.seen[id] {
+	if id != "" && b.seen.Has(ofBill, id) {
 		return
 	}
-	b.seen[id] = true
-	b.open = append(b.open, answer{id, lead, r.Message.Model, w})
+	b.seen.Set(ofBill, id, "")
+	b.open = append(b.open, answer{id, lead, entry, r.Message.Model, w})
 }
 
 // settle distributes a statement over the answers since the previous one, the
 // newest first: a restarted client may have forgotten earlier answers.
 func (b *bill) settle(models map[string]json.RawMessage) {
 	left := 0.0
+	b.missed = b.missed || b.unknown
+	b.stated = maps.Clone(b.stated) // a bookmark has the one before
 	// In order, because the last digit of a sum of floats depends on it.
 	for _, model := range slices.Sorted(maps.Keys(models)) {
 		var s statement
@@ -118,7 +125,7 @@ func (b *bill) settle(models map[string]json.RawMessage) {
 	if !b.shared && b.costs[b.last] > 0 {
 		b.costs[b.last] += left
 	}
-	b.open = b.open[:0]
+	b.open = nil
 }
 
 // charge gives answers that no statement covers the rate of the same model in

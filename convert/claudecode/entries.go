@@ -17,10 +17,15 @@ import (
 const synthetic = "<synthetic>"
 
 // entries reads the transcript a second time and yields its entries.
-func (t *transcript) entries(ctx context.Context, o *outline) iter.Seq2[convert.Entry, error] {
+func (t *transcript) entries(ctx context.Context, o *outline, marker *convert.Marker) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		again := transcript{fsys: t.fsys, file: t.file, mine: t.mine, bare: t.bare, careful: t.careful}
 		b := newBuilder(o)
+		if t.from != nil {
+			again.from = t.from.copy()
+			from := t.from.copy()
+			b.mem, b.begun, b.last = &from.Memory, true, from.Last
+		}
 		for it, err := range again.records(ctx, nil) {
 			if err != nil {
 				if !yield(convert.Entry{}, err) || !convert.IsSkip(err) {
@@ -31,7 +36,12 @@ func (t *transcript) entries(ctx context.Context, o *outline) iter.Seq2[convert.
 			if it.n >= len(o.lead) {
 				break // it grew since the first reading; the next import has the rest
 			}
+			marker.At(it.line, b.yielded, func() any { return o.points[len(o.points)-1].point(b) })
 			b.add(it)
+			if b.mem.Missed() {
+				yield(convert.Entry{}, convert.ErrWhole)
+				return
+			}
 			if !b.flush(yield) {
 				return
 			}
@@ -49,7 +59,7 @@ func (t transcript) late(ctx context.Context) iter.Seq2[convert.Entry, error] {
 			yield(convert.Entry{}, err)
 			return
 		}
-		t.entries(ctx, o)(yield)
+		t.entries(ctx, o, nil)(yield)
 	}
 }
 
@@ -61,13 +71,20 @@ type builder struct {
 	settled bool // nothing grows any more
 	begun   bool
 	last    time.Time
+	yielded string // the ID of the last entry that was yielded
 
-	entry map[string]string // the entry of each record, by uuid
-	call  map[string]string // the entry that a call is in
-	asked map[string]string // for an entry with results, the one with the calls
-	tail  map[string]string // the last result of an entry with calls
-	paid  map[string]bool   // message ids whose usage was counted
+	mem *convert.Memory
 }
+
+// The kinds of names in the memory of a builder, and of a bill.
+const (
+	ofRecord = 'r' // the entry of each record, by uuid
+	ofCall   = 'c' // the entry that a call is in
+	ofAsked  = 'a' // for an entry with results, the one with the calls
+	ofTail   = 't' // the last result of an entry with calls
+	ofPaid   = 'p' // message ids whose usage was counted
+	ofBill   = 'b' // message ids that were billed
+)
 
 // joined is an entry made of one record or of several, which more may join.
 type joined struct {
@@ -145,8 +162,7 @@ const (
 )
 
 func newBuilder(o *outline) *builder {
-	return &builder{o: o, byLead: map[int]*joined{}, entry: map[string]string{}, call: map[string]string{},
-		asked: map[string]string{}, tail: map[string]string{}, paid: map[string]bool{}}
+	return &builder{o: o, byLead: map[int]*joined{}, mem: new(convert.Memory)}
 }
 
 // flush yields the entries that can no longer grow.
@@ -158,6 +174,7 @@ func (b *builder) flush(yield func(convert.Entry, error) bool) bool {
 		}
 		b.waiting = b.waiting[1:]
 		d.Extra = d.extra()
+		b.yielded = d.ID
 		if !yield(d.Entry, nil) {
 			b.waiting = nil
 			return false
@@ -189,10 +206,10 @@ func (b *builder) add(it item) {
 			d.Usage = e.Usage
 		}
 	}
-	b.entry[it.UUID] = d.ID
+	b.mem.Set(ofRecord, it.UUID, d.ID)
 	for _, block := range e.Blocks {
 		if block.Type == tidemark.BlockToolUse {
-			b.call[block.ID] = d.ID
+			b.mem.Set(ofCall, block.ID, d.ID)
 		}
 	}
 	d.before = append(d.before, it.before...)
@@ -210,10 +227,10 @@ func (b *builder) count(d *joined, it item) {
 		return
 	}
 	id := it.Message.ID
-	if id != "" && b.paid[id] {
+	if id != "" && b.mem.Has(ofPaid, id) {
 		d.Usage = nil
 	}
-	b.paid[id] = true
+	b.mem.Set(ofPaid, id, "")
 	if cost := b.o.bill.costs[b.o.lead[it.n]]; d.Usage != nil && d.Usage.CostUSD == 0 {
 		d.Usage.CostUSD = cost
 	}
@@ -227,11 +244,11 @@ func (b *builder) place(d *joined, it item) {
 	if parent == "" {
 		parent = it.Logical
 	}
-	switch before, ok := b.entry[parent]; {
+	switch before, ok := b.mem.Get(ofRecord, parent); {
 	case ok:
 		d.Parent = before
-		if asked := b.asked[before]; asked != "" {
-			d.Parent = b.tail[asked]
+		if asked, _ := b.mem.Get(ofAsked, before); asked != "" {
+			d.Parent, _ = b.mem.Get(ofTail, asked)
 		}
 	case parent == "" && b.begun:
 		d.Parent = convert.Root
@@ -240,14 +257,15 @@ func (b *builder) place(d *joined, it item) {
 		return
 	}
 	at := slices.IndexFunc(d.Blocks, func(x tidemark.Block) bool { return x.Type == tidemark.BlockToolResult })
-	asked := b.call[d.Blocks[at].ToolUseID]
+	asked, _ := b.mem.Get(ofCall, d.Blocks[at].ToolUseID)
 	if asked == "" {
 		return
 	}
-	if tail := b.tail[asked]; tail != "" {
+	if tail, _ := b.mem.Get(ofTail, asked); tail != "" {
 		d.Parent = tail
 	}
-	b.asked[d.ID], b.tail[asked] = asked, d.ID
+	b.mem.Set(ofAsked, d.ID, asked)
+	b.mem.Set(ofTail, asked, d.ID)
 }
 
 // convertRecord makes an entry of a single record.

@@ -120,7 +120,7 @@ func (l *lister) beside(dir string) bool {
 func (l *lister) below(dir, unit string) bool {
 	more := true
 	walk(l.fsys, dir, func(file string, e fs.DirEntry) {
-		more = more && l.yield(convert.SourceFile{Path: file, Unit: unit, Entry: e}, l.ctx.Err())
+		more = more && l.yield(convert.SourceFile{Path: file, Unit: unit, Beside: !strings.Contains(file, "/subagents/"), Entry: e}, l.ctx.Err())
 	})
 	return more
 }
@@ -133,20 +133,23 @@ type head struct {
 }
 
 // headOf returns the head of a transcript, from an earlier import if it did not
-// change since.
-func headOf(ctx context.Context, p convert.Source, file string) (h head, known bool, err error) {
+// change since, or only became longer.
+func headOf(ctx context.Context, p convert.Source, file string) (h head, known bool, growth *convert.Growth, err error) {
 	if state, ok := p.State(file); ok && json.Unmarshal(state, &h) == nil && h.First != "" {
-		return h, true, nil
+		return h, true, nil, nil
+	}
+	if g, ok := p.Grown(file, new(json.RawMessage)); ok && json.Unmarshal(g.Known, &h) == nil && h.First != "" {
+		return h, false, &g, nil
 	}
 	r, err := peek(ctx, p.FS, file)
 	if err != nil {
-		return h, false, err
+		return h, false, nil, err
 	}
 	h = head{ID: named(file), First: r.UUID, From: convert.Field(r.ForkedFrom, "sessionId")}
 	if h.ID == "" {
 		h.ID = r.Session
 	}
-	return h, false, nil
+	return h, false, nil, nil
 }
 
 // units are the units of files that the session of a source is made of.

@@ -17,6 +17,8 @@ type source struct {
 	home string // the folder with tasks and file-history, "": not in the Source
 	same bool   // none of its files was changed since the last import
 
+	growth *convert.Growth // its transcript became longer since; nil: not only that
+
 	agents []string // transcripts of helper agents beside it
 	copied string   // the session that its beginning was copied from
 	first  int64    // when its own part began, in Unix milliseconds; 0: not known

@@ -32,7 +32,7 @@ func lineage(ctx context.Context, p convert.Source, found []source) (sources []s
 	byID := map[string]int{}
 	groups := map[string][]int{}
 	for _, s := range found {
-		h, known, err := headOf(ctx, p, s.file)
+		h, known, growth, err := headOf(ctx, p, s.file)
 		if err != nil {
 			if !convert.IsSkip(err) {
 				return nil, nil, err
@@ -41,6 +41,9 @@ func lineage(ctx context.Context, p convert.Source, found []source) (sources []s
 			continue
 		}
 		s.head = h
+		if len(s.agents) == 0 {
+			s.growth = growth
+		}
 		s.same = known && s.unchanged(p)
 		if h.From != h.ID {
 			s.copied = h.From
@@ -58,7 +61,7 @@ func lineage(ctx context.Context, p convert.Source, found []source) (sources []s
 			continue
 		}
 		for _, i := range group {
-			sources[i].same = false // where it came from may be another one now
+			sources[i].same, sources[i].growth = false, nil // where it came from may be another one now
 		}
 		if err := relate(ctx, p.FS, sources, group); err != nil {
 			return nil, nil, err

@@ -97,5 +97,6 @@ func (o *outline) mention(it item) {
 	case it.Type == "attachment" && o.prompt != "" && it.Parent == o.prompt && it.start-o.askedAt <= joinBytes && mentionOf(it.Attached).media() != "":
 		o.prompt = it.UUID
 		o.lead[it.n], o.until[o.asked] = o.asked, it.n
+		o.dropPoints(o.asked)
 	}
 }

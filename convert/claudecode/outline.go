@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"io/fs"
@@ -55,6 +56,8 @@ type outline struct {
 	dropped  int
 	after    []json.RawMessage
 	bill     *bill
+	uuids    []string    // of the records
+	points   []candidate // at which a later reading may go on, in order
 }
 
 // aside is a helper agent whose records are in the session's transcript, as in
@@ -68,9 +71,12 @@ type aside struct {
 // line was readable: the second reading reports those.
 func (t *transcript) read(ctx context.Context) (*outline, error) {
 	o := &outline{calls: map[string]string{}, asideOf: map[string]int{}, prompts: map[uint64]string{}, seed: maphash.MakeSeed(), bill: newBill()}
+	if t.from != nil {
+		t.from.restore(o)
+	}
 	o.bill.shared = t.helped
 	mine := t.mine
-	whole := transcript{fsys: t.fsys, file: t.file, bare: t.bare, careful: t.careful, mine: func(r record) bool {
+	whole := transcript{fsys: t.fsys, file: t.file, bare: t.bare, careful: t.careful, from: t.from, mine: func(r record) bool {
 		if !mine(r) {
 			o.asidesOf(r)
 			o.bill.shared = true
@@ -86,15 +92,22 @@ func (t *transcript) read(ctx context.Context) (*outline, error) {
 		if err != nil {
 			return nil, err
 		}
+		o.candidate(it, whole.requests, whole.dropped)
 		o.leaf = ""
 		ids[it.UUID] = it.n
+		o.uuids = append(o.uuids, it.UUID)
 		o.see(it.record)
 		o.join(it)
-		o.bill.see(it.record, o.lead[it.n])
+		o.bill.see(it.record, o.lead[it.n], o.uuids[o.lead[it.n]])
 	}
 	o.drafts = o.unfinished()
 	o.bill.charge(t.rates)
-	o.head = o.leads(ids)
+	if o.head = o.leads(ids); o.head == "" && o.leaf != "" && t.from != nil {
+		o.head, _ = t.from.Memory.Get(ofRecord, o.leaf)
+	}
+	if t.from != nil && (t.from.Memory.Missed() || o.bill.missed || o.bill.seen.Missed() || len(o.asides) > 0) {
+		return nil, convert.ErrWhole
+	}
 	for i, a := range o.asides {
 		o.asides[i].call = cmp.Or(o.calls[a.name], o.prompts[a.prompt])
 	}
@@ -247,6 +260,7 @@ func (o *outline) join(it item) {
 	case r.id == m.ID && it.n-r.last <= joinRecords && it.start-r.start <= joinBytes:
 		r.last = it.n
 		o.lead[it.n], o.until[r.lead] = r.lead, it.n
+		o.dropPoints(r.lead)
 	default:
 		*r = reply{m.ID, it.n, it.n, it.start}
 	}
@@ -273,10 +287,26 @@ func (o *outline) unfinished() int {
 
 // session reads a transcript's outline and returns the session.
 func (src source) session(ctx context.Context, fsys fs.FS) (*convert.Session, error) {
-	t := transcript{fsys: fsys, file: src.file, mine: notAside, helped: src.helped(fsys)}
+	if src.growth != nil {
+		s, err := src.goOn(ctx, fsys)
+		if !errors.Is(err, convert.ErrWhole) {
+			return s, err
+		}
+		src.growth = nil
+	}
+	return src.read(ctx, fsys, nil)
+}
+
+// read is session from a point on; nil: from the beginning.
+func (src source) read(ctx context.Context, fsys fs.FS, from *point) (*convert.Session, error) {
+	t := transcript{fsys: fsys, file: src.file, mine: notAside, helped: src.helped(fsys), from: from}
 	o, err := t.read(ctx)
 	if err != nil {
 		return nil, err
+	}
+	var marker *convert.Marker
+	if len(src.agents) == 0 {
+		marker = o.marker()
 	}
 	s := &convert.Session{
 		Session: tidemark.Session{
@@ -287,11 +317,14 @@ func (src source) session(ctx context.Context, fsys fs.FS) (*convert.Session, er
 			ForeignID: src.ID,
 			CreatedAt: o.created,
 		},
-		Entries:   t.entries(ctx, o),
+		Entries:   t.entries(ctx, o, marker),
 		Copied:    src.copied,
 		Head:      o.head,
 		UpdatedAt: o.updated,
 		Units:     src.units(),
+	}
+	if marker != nil {
+		s.Units[0].Bookmark = marker.Bookmark
 	}
 	switch {
 	case src.copied != "" && src.first > 0:
@@ -303,8 +336,12 @@ func (src source) session(ctx context.Context, fsys fs.FS) (*convert.Session, er
 		Dir: path.Base(path.Dir(src.file)), Version: o.version, After: o.after}}); err != nil {
 		return nil, &convert.Skip{What: src.file, Why: err}
 	}
-	src.workers(ctx, fsys, s, o)
-	src.files(fsys, s)
+	if from == nil {
+		src.workers(ctx, fsys, s, o)
+		src.files(fsys, s)
+	} else if s.Costs = o.bill.late(); src.growth.Beside {
+		src.files(fsys, s)
+	}
 	s.Lost = append(s.Lost, o.lost()...)
 	return s, nil
 }

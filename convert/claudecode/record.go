@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"hash/maphash"
 	"io/fs"
 	"iter"
@@ -112,6 +113,7 @@ type item struct {
 	n      int               // its number in the transcript
 	start  int64             // bytes of the transcript that came before it
 	before []json.RawMessage // as json.Marshal writes them
+	line   convert.Mark      // where its line begins
 }
 
 // Bounds of what is carried in an entry's Extra: notes are small, and one
@@ -137,6 +139,8 @@ type transcript struct {
 	bare bool
 	// careful leaves every line to encoding/json.
 	careful bool
+	// from is where it goes on; nil: at the beginning.
+	from *point
 
 	// What a complete reading leaves behind.
 	requests int               // request logs that were skipped
@@ -158,9 +162,14 @@ func (t *transcript) records(ctx context.Context, see func(record)) iter.Seq2[it
 	return func(yield func(item, error) bool) {
 		g := reading{transcript: t, see: see, seen: map[string]uint64{}, seed: maphash.MakeSeed()}
 		t.requests, t.dropped, t.after = 0, 0, nil
+		var at convert.Mark
+		if t.from != nil {
+			at, g.before, t.requests = t.from.at, &t.from.Memory, t.from.Requests
+			g.notes.dropped = t.from.Dropped
+		}
 		var start int64
 		n := 0
-		for line, err := range convert.Lines(t.fsys, t.file) {
+		for line, err := range convert.LinesFrom(t.fsys, t.file, at) {
 			if cause := ctx.Err(); cause != nil {
 				yield(item{}, cause)
 				return
@@ -173,12 +182,16 @@ func (t *transcript) records(ctx context.Context, see func(record)) iter.Seq2[it
 			if err == nil {
 				r, err = g.take(line)
 			}
+			t.dropped = g.notes.dropped
 			switch {
+			case errors.Is(err, convert.ErrWhole):
+				yield(item{}, err)
+				return
 			case err != nil && !t.bare && !yield(item{}, err):
 				return
 			case err != nil || r == nil:
 				continue
-			case !yield(item{*r, line.Text, n, start, g.notes.take()}, nil):
+			case !yield(item{*r, line.Text, n, start, g.notes.take(), line.Start}, nil):
 				return
 			}
 			n++
@@ -194,8 +207,10 @@ type reading struct {
 	seen  map[string]uint64 // uuids, and the hashes of their lines
 	seed  maphash.Seed
 	notes notes
-	split convert.Scanner
-	last  record
+
+	before *convert.Memory // of records before those that are read; nil: there are none
+	split  convert.Scanner
+	last   record
 }
 
 // decode reads a line.
@@ -247,6 +262,8 @@ func (g *reading) take(line convert.Line) (*record, error) {
 	switch {
 	case twice && old == sum:
 		return nil, nil
+	case !twice && g.before != nil && (g.before.Has(ofRecord, r.UUID) || g.before.Missed()):
+		return nil, convert.ErrWhole
 	case twice:
 		return nil, convert.Skipf(g.file, "line %d: another record has its uuid %s", line.Number, r.UUID)
 	}

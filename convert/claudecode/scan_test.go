@@ -41,7 +41,7 @@ func readAll(t *testing.T, text []byte, careful bool) (got readOut) {
 	for _, note := range o.after {
 		got.Errors = append(got.Errors, string(note))
 	}
-	for e, err := range tr.entries(t.Context(), o) {
+	for e, err := range tr.entries(t.Context(), o, nil) {
 		if err != nil {
 			got.Errors = append(got.Errors, err.Error())
 			continue

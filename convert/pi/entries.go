@@ -17,30 +17,39 @@ const maxID = 64
 // reader makes entries from the lines of one file.
 type reader struct {
 	name string
-	ids  map[string]string // from ids in the file to ids of entries
-	last string            // the id of the previous entry
-	at   time.Time
+	IDs  convert.Memory `json:"ids"`  // from ids in the file to ids of entries
+	Last string         `json:"last"` // the id of the previous entry
+	At   time.Time      `json:"at,omitzero"`
 }
 
-func entries(fsys fs.FS, name string) iter.Seq2[convert.Entry, error] {
+// inFile is the kind of the ids in the file.
+const inFile = 'i'
+
+func entries(fsys fs.FS, name string, from state, marker *convert.Marker) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		r := &reader{name: name, ids: map[string]string{}}
-		for l, err := range convert.Lines(fsys, name) {
+		r, end := from.reader(), from.at
+		r.name = name
+		for l, err := range convert.LinesFrom(fsys, name, from.at) {
 			if err != nil && !convert.IsSkip(err) {
 				yield(convert.Entry{}, &convert.Skip{What: name, Why: err})
 				return
 			}
-			if l.Number == 1 {
+			marker.At(l.Start, r.Last, func() any { return from.with(r) })
+			if end = l.End; l.Number == 1 {
 				continue
 			}
 			var e convert.Entry
 			if err == nil {
 				e, err = r.entry(l)
 			}
-			if !yield(e, err) {
+			if r.IDs.Missed() {
+				err = convert.ErrWhole
+			}
+			if !yield(e, err) || r.IDs.Missed() {
 				return
 			}
 		}
+		marker.At(end, r.Last, func() any { return from.with(r) })
 	}
 }
 
@@ -60,12 +69,12 @@ func (r *reader) entry(l convert.Line) (convert.Entry, error) {
 	take(fields, "id", &id)
 	take(fields, "timestamp", &at)
 	if t := convert.ParseTime(at); !t.IsZero() {
-		r.at = t
+		r.At = t
 	}
-	e := convert.Entry{Entry: tidemark.Entry{At: r.at}}
+	e := convert.Entry{Entry: tidemark.Entry{At: r.At}}
 	e.Parent = r.parent(fields)
 	e.ID = r.nameOf(id, l.Number)
-	r.last = e.ID
+	r.Last = e.ID
 	if kind == "message" {
 		message(&e, fields)
 	} else {
@@ -89,13 +98,13 @@ func (r *reader) parent(fields map[string]json.RawMessage) string {
 	}
 	delete(fields, "parentId")
 	if id == "" {
-		if r.last == "" {
+		if r.Last == "" {
 			return ""
 		}
 		return convert.Root
 	}
-	known := r.ids[id]
-	if known == r.last {
+	known, _ := r.IDs.Get(inFile, id)
+	if known == r.Last {
 		return ""
 	}
 	return known
@@ -105,11 +114,11 @@ func (r *reader) parent(fields map[string]json.RawMessage) string {
 // not unique.
 func (r *reader) nameOf(id string, line int) string {
 	own := id
-	if _, twice := r.ids[id]; twice || len(id) > maxID || tidemark.CheckID(id) != nil {
+	if r.IDs.Has(inFile, id) || len(id) > maxID || tidemark.CheckID(id) != nil {
 		own = fmt.Sprintf("line.%d", line)
 	}
 	if len(id) <= maxID {
-		r.ids[id] = own
+		r.IDs.Set(inFile, id, own)
 	}
 	return own
 }

@@ -14,6 +14,7 @@ import (
 	"iter"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -155,7 +156,13 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 			if id, same := p.State(f.Unit); err == nil && same {
 				s = &convert.Session{Session: tidemark.Session{ForeignID: string(id)}, Unchanged: true}
 			} else if err == nil {
-				s, err = session(p.FS, name)
+				var from state
+				if g, ok := p.Grown(f.Unit, &from); ok {
+					s = goOn(p.FS, name, g, from)
+				}
+				if s == nil {
+					s, err = session(p.FS, name)
+				}
 			}
 			if err == nil && seen[s.ForeignID] != "" {
 				err = tidemark.Invalidf("is session %s, which is already in %s", s.ForeignID, seen[s.ForeignID])
@@ -175,47 +182,141 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 	}
 }
 
-// session reads a file once for the fields of the session as a whole.
-func session(fsys fs.FS, name string) (*convert.Session, error) {
-	s := &convert.Session{}
-	var last []byte
-	for l, err := range convert.Lines(fsys, name) {
+// state is what a Bookmark has of a session: what its lines said about it, and what
+// the reader of entries knew.
+type state struct {
+	Header  json.RawMessage `json:"header"` // its first line
+	Title   string          `json:"title,omitempty"`
+	Model   string          `json:"model,omitempty"`
+	Mode    string          `json:"mode,omitempty"`
+	Updated time.Time       `json:"updated,omitzero"`
+	Reader  *reader         `json:"reader,omitempty"`
+
+	at convert.Mark
+}
+
+// reader returns a reader that goes on there.
+func (s state) reader() *reader {
+	if s.Reader == nil {
+		return &reader{}
+	}
+	r := *s.Reader
+	return &r
+}
+
+func (s state) with(r *reader) state {
+	s.Reader = r
+	return s
+}
+
+// outline reads lines for the fields of the session as a whole.
+type outline struct {
+	*convert.Session
+	header, last []byte
+}
+
+// read reads from a mark to the end, and returns the state at the last line that
+// is whole.
+func (o *outline) read(fsys fs.FS, name string, at convert.Mark) (convert.Mark, state, error) {
+	torn := false
+	for l, err := range convert.LinesFrom(fsys, name, at) {
+		if err != nil && (o.ForeignID == "" || !convert.IsSkip(err)) {
+			return at, state{}, err
+		}
+		var before state
+		if torn = l.Torn; torn {
+			before = o.state()
+		}
 		switch {
-		case err != nil && (s.ForeignID == "" || !convert.IsSkip(err)):
-			return nil, err
 		case err != nil:
-		case s.ForeignID == "":
+		case o.ForeignID == "":
 			h, err := parseHeader(l.Text)
 			if err != nil {
-				return nil, err
+				return at, state{}, err
 			}
-			begin(s, h, l.Text)
+			begin(o.Session, h, l.Text)
+			o.header, o.UpdatedAt = bytes.Clone(l.Text), o.CreatedAt
 		default:
-			last = append(last[:0], l.Text...)
-			about(s, l.Text)
+			o.last = append(o.last[:0], l.Text...)
+			about(o.Session, l.Text)
 		}
+		if torn {
+			return at, before, nil
+		}
+		at = l.End
 	}
-	if s.ForeignID == "" {
+	return at, o.state(), nil
+}
+
+// state is what is known now.
+func (o *outline) state() state {
+	return state{Header: o.header, Title: o.Title, Model: o.Model, Mode: o.Mode, Updated: o.updated()}
+}
+
+// updated is when the session was last changed.
+func (o *outline) updated() time.Time {
+	var end struct{ Timestamp string }
+	if json.Unmarshal(o.last, &end) == nil && convert.ParseTime(end.Timestamp).After(o.CreatedAt) {
+		return convert.ParseTime(end.Timestamp)
+	}
+	if o.last == nil {
+		return o.UpdatedAt
+	}
+	return o.CreatedAt
+}
+
+// session reads a file once for the fields of the session as a whole.
+func session(fsys fs.FS, name string) (*convert.Session, error) {
+	o := outline{Session: &convert.Session{}}
+	end, known, err := o.read(fsys, name, convert.Mark{})
+	if err != nil {
+		return nil, err
+	}
+	if o.ForeignID == "" {
 		return nil, tidemark.Invalidf("is empty")
 	}
-	s.UpdatedAt = s.CreatedAt
-	var end struct{ Timestamp string }
-	if json.Unmarshal(last, &end) == nil && convert.ParseTime(end.Timestamp).After(s.CreatedAt) {
-		s.UpdatedAt = convert.ParseTime(end.Timestamp)
-	}
-	s.Entries = entries(fsys, name)
-	s.Units = []convert.Unit{{Name: name, State: []byte(s.ForeignID)}}
-	settle(s)
+	s := o.finish(fsys, name, convert.Mark{}, end, known)
+	settle(fsys, name, s)
 	return s, nil
 }
 
+// finish completes a session whose entries begin at a mark.
+func (o *outline) finish(fsys fs.FS, name string, from, end convert.Mark, known state) *convert.Session {
+	o.UpdatedAt = o.updated()
+	marker := &convert.Marker{End: end}
+	known.at = from
+	o.Entries = entries(fsys, name, known, marker)
+	o.Units = []convert.Unit{{Name: name, State: []byte(o.ForeignID), Bookmark: marker.Bookmark}}
+	return o.Session
+}
+
+// goOn reads what was added to a file. It is nil if that takes a reading of all of
+// it: labels and a head may belong to any entry.
+func goOn(fsys fs.FS, name string, g convert.Growth, from state) *convert.Session {
+	h, err := parseHeader(from.Header)
+	if err != nil || from.Reader == nil {
+		return nil
+	}
+	o := outline{Session: &convert.Session{}, header: from.Header}
+	begin(o.Session, h, from.Header)
+	o.Title, o.Model, o.Mode, o.UpdatedAt = from.Title, from.Model, from.Mode, from.Updated
+	end, known, err := o.read(fsys, name, g.Mark)
+	if err != nil || o.Head != "" || o.Labels != nil {
+		return nil
+	}
+	known.Reader = from.Reader
+	s := o.finish(fsys, name, g.Mark, end, known)
+	s.From, s.Whole = &g.Bookmark, func() (*convert.Session, error) { return session(fsys, name) }
+	return s
+}
+
 // settle drops labels and a head that belong to no entry.
-func settle(s *convert.Session) {
+func settle(fsys fs.FS, name string, s *convert.Session) {
 	if s.Head == "" && len(s.Labels) == 0 {
 		return
 	}
 	labels, head := map[string]string{}, ""
-	for e, err := range s.Entries {
+	for e, err := range entries(fsys, name, state{}, nil) {
 		if err != nil {
 			continue
 		}

@@ -283,7 +283,7 @@ func (h *home) remember(l transfer.Listed) {
 	h.listed, h.unitOf = l, make(map[string]string)
 	for unit, files := range l.Units {
 		for _, file := range files {
-			h.unitOf[file] = unit
+			h.unitOf[file.Path] = unit
 		}
 	}
 }
