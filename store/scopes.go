@@ -258,6 +258,11 @@ func (x *scope) settle(ctx context.Context) (told []tidemark.Record, err error) 
 	if err := x.s.index.Rewrite(ctx); err != nil {
 		return nil, err
 	}
+	if len(gone) > 0 {
+		if err := x.s.index.DropUnfinished(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return x.gone(ctx, told)
 }
 

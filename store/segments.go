@@ -558,6 +558,9 @@ func (s *Store) RewriteIndex(ctx context.Context) error {
 		return nil
 	}
 	err := s.index.Rewrite(ctx)
+	if err == nil {
+		err = s.index.DropUnfinished(ctx)
+	}
 	if errors.Is(err, tidemark.ErrStorage) && s.index.Reset(ctx) == nil {
 		err = nil
 	}

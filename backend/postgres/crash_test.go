@@ -69,12 +69,16 @@ func TestAcknowledgedLinesSurviveCutConnections(t *testing.T) {
 	c := pgtest.Start(t)
 	db := c.Database(t)
 	migrated(t, db)
-	p := cutAtRandom(t, c.Socket())
-	ordeal(t, p.through(t, db.Server), db.Server, batchesEach(t, 60), 50, func() {})
-	if p.cuts.Load() == 0 {
+	p := c.CutAtRandom(t, someBatches, nil)
+	ordeal(t, p.Through(t, db.Server), db.Server, batchesEach(t, 60), 50, func() {})
+	if p.Cuts() == 0 {
 		t.Error("no connection was cut: the test tested nothing")
 	}
 }
+
+// someBatches is how many bytes a connection lives for at most: some dozens of
+// batches.
+const someBatches = 40_000
 
 func migrated(t testing.TB, db *pgtest.Database) {
 	t.Helper()

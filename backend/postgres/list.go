@@ -210,18 +210,22 @@ func refsOf(b *Backend, q tidemark.Query, n int) (sql string, args []any) {
 	part := func(whose string) string {
 		return columns + ` where r.tenant = ` + tenant + whose + where + ` order by ` + order + ` limit ` + limit
 	}
-	w.WriteString(`select o.owner, o.id, o.touched, o.due from ((` + part(` and r.owner = `+me) + `)`)
+	mine := ` and r.owner = ` + me
+	if b.scoped() {
+		mine += ` and r.scope = ` + w.arg(*b.keeps)
+	}
+	w.WriteString(`select o.owner, o.id, o.touched, o.due from ((` + part(mine) + `)`)
 	if b.of == nil && slices.Contains(sessionKinds, q.Kind) {
 		notMine := ` and r.owner <> ` + me
 		if !q.Each {
 			notMine += ` and not exists (select from tidemark.record m
     where m.tenant = ` + tenant + ` and m.owner = ` + me + ` and m.kind = 'session' and m.id = r.session::text)`
 		}
-		if b.who.user != b.who.tenant && !b.keeps {
+		if b.who.user != b.who.tenant && b.keeps == nil {
 			w.WriteString(` union all (` + part(` and r.session is not null and r.owner = `+tenant+notMine) + `)`)
 		}
 		audience := b.audience()
-		if b.keeps {
+		if b.keeps != nil {
 			audience = b.also
 		}
 		scopes := w.arg(audience)

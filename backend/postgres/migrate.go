@@ -50,7 +50,14 @@ type Migration struct {
 	// with both versions. Its error ends the migration before anything is
 	// changed. It may be nil.
 	Upgrading func(from, to int64) error
+	// Force changes the tables although programs are connected that may be of a
+	// version that cannot go on with them.
+	Force bool
 }
+
+// aloneSchema is the last version that servers of the one before cannot go on
+// with: they have to be stopped for it.
+const aloneSchema = 7
 
 // maxPartitions is more than a machine has use for, and few enough for the
 // planner to handle.
@@ -64,7 +71,7 @@ const maxPartitions = 1024
 // migration continues.
 //
 // ErrUnsupported: the database was migrated by a newer program. ErrInvalid: role
-// could bypass a policy.
+// could bypass a policy. A ServedError: servers of an older program are connected.
 func Migrate(ctx context.Context, ownerURL, role string) error {
 	return Migration{Role: role}.Run(ctx, ownerURL)
 }
@@ -121,7 +128,7 @@ func (m Migration) run(ctx context.Context, c *pgx.Conn, config *pgx.ConnConfig,
 	if _, err := c.Exec(ctx, `create schema if not exists tidemark`); err != nil {
 		return err
 	}
-	if err := m.up(ctx, config, place); err != nil {
+	if err := m.up(ctx, c, config, place); err != nil {
 		return err
 	}
 	if err := setPolicies(ctx, c); err != nil {
@@ -131,7 +138,7 @@ func (m Migration) run(ctx context.Context, c *pgx.Conn, config *pgx.ConnConfig,
 }
 
 // up applies the missing migrations.
-func (m Migration) up(ctx context.Context, config *pgx.ConnConfig, place string) error {
+func (m Migration) up(ctx context.Context, c *pgx.Conn, config *pgx.ConnConfig, place string) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
@@ -158,10 +165,64 @@ func (m Migration) up(ctx context.Context, config *pgx.ConnConfig, place string)
 			return err
 		}
 	}
+	if have > 0 && have < aloneSchema && !m.Force {
+		if err := unserved(ctx, c, place); err != nil {
+			return err
+		}
+	}
 	if _, err := p.Up(ctx); err != nil {
 		return gooseCause(err)
 	}
 	return nil
+}
+
+// ServedError says that programs are connected to a database that is about to get
+// tables which a running server of the version before cannot go on with. It answers
+// to ErrHeld.
+type ServedError struct {
+	Place string
+	By    []string // the connections: role, process of the database, program
+}
+
+func (e *ServedError) Error() string {
+	return fmt.Sprintf("database %s: programs are connected, and ones of the version before cannot go on with the new tables: %s", e.Place, strings.Join(e.By, "; "))
+}
+
+// Is makes a ServedError answer to ErrHeld.
+func (e *ServedError) Is(target error) bool { return target == tidemark.ErrHeld }
+
+// sqlServed lists who is connected and may use the tables, without the owner and
+// superusers, who look after them. What else they do is not shown to the owner.
+const sqlServed = `select format('%s, database process %s%s', a.usename, a.pid, coalesce(', ' || nullif(a.application_name, ''), ''))
+  from pg_stat_activity a join pg_roles r on r.oid = a.usesysid
+  where a.datname = current_database() and a.pid <> pg_backend_pid() and a.usename <> current_user and not r.rolsuper
+    and has_schema_privilege(a.usesysid, 'tidemark', 'usage')
+  order by a.usename, a.pid`
+
+// leaveWithin is how long those who are connected are waited for: the database
+// notices a moment later that a program has ended.
+const leaveWithin = 3 * time.Second
+
+// unserved returns a ServedError while somebody is connected.
+func unserved(ctx context.Context, c *pgx.Conn, place string) error {
+	for end := time.Now().Add(leaveWithin); ; {
+		rows, err := c.Query(ctx, sqlServed)
+		if err != nil {
+			return err
+		}
+		by, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || len(by) == 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			return &ServedError{Place: place, By: by}
+		}
+		select {
+		case <-time.After(migrateLook):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func tooNew(place string, have int64) error {

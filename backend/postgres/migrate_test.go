@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func TestTablesOfAnOlderProgramAreChangedWhenThatIsAllowed(t *testing.T) {
 	before := tellOne[string](t, db.Super, made)
 	asked := ""
 	no := errors.New("not without a backup")
-	m := Migration{Role: db.Role, Upgrading: func(from, to int64) error { asked = fmt.Sprint(from, " ", to); return no }}
+	m := Migration{Role: db.Role, Force: true, Upgrading: func(from, to int64) error { asked = fmt.Sprint(from, " ", to); return no }}
 	if err := m.Run(t.Context(), db.Owner); !errors.Is(err, no) {
 		t.Errorf("Run = %v, want what Upgrading said", err)
 	}
@@ -118,6 +119,58 @@ func TestTablesOfAnOlderProgramAreChangedWhenThatIsAllowed(t *testing.T) {
 	}
 	if _, err := connected(t, db.Server, nil).For(ada).Get(t.Context(), key("agent", "a")); err != nil {
 		t.Errorf("Get = %v", err)
+	}
+}
+
+func TestTablesAreNotChangedUnderServersThatCannotGoOnWithThem(t *testing.T) {
+	db := ready(t, Migration{})
+	withWords(t, db)
+	direct := connected(t, db.Server, &Options{Pooler: Direct, Unchecked: true})
+	if err := direct.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pooled := connected(t, pgtest.Bouncer(t, db), &Options{Unchecked: true})
+	if err := pooled.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admin, err := pgx.Connect(t.Context(), db.Super)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background()) // who is no server
+	refused := func(m Migration, want ...string) {
+		t.Helper()
+		m.Role = db.Role
+		err := m.Run(t.Context(), db.Owner)
+		var served *ServedError
+		if !errors.As(err, &served) || !errors.Is(err, tidemark.ErrHeld) {
+			t.Fatalf("Run = %v, want a ServedError", err)
+		}
+		for _, w := range want {
+			if !slices.ContainsFunc(served.By, func(by string) bool { return strings.HasPrefix(by, db.Role+", ") && strings.Contains(by, w) }) {
+				t.Errorf("%q is not in %v", w, served.By)
+			}
+		}
+		if strings.Contains(err.Error(), "postgres,") {
+			t.Errorf("somebody who looks after the database is taken for a server: %v", err)
+		}
+		if have := tellOne[int](t, db.Owner, `select max(version_id) from tidemark.goose_db_version`); have != 6 {
+			t.Errorf("the tables have version %d after it", have)
+		}
+	}
+	refused(Migration{}, fmt.Sprintf("tidemark (schema %d), process %d on ", Schema, os.Getpid()), "database process ")
+	direct.Close()
+	pooled.Close() // the pooler's own connections stay
+	refused(Migration{})
+	if err := (Migration{Role: db.Role, Force: true}).Run(t.Context(), db.Owner); err != nil {
+		t.Fatal(err)
+	}
+	again := connected(t, db.Server, nil)
+	if err := again.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Migrate(t.Context(), db.Owner, db.Role); err != nil {
+		t.Errorf("tables that are up to date: %v", err) // nothing changes for who is connected
 	}
 }
 

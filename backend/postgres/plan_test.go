@@ -468,7 +468,7 @@ func TestAMigrationThatWasCutOffBetweenIndexesGoesOn(t *testing.T) {
 	tell(t, made.Super, `update pg_index set indisvalid = false where indexrelid = 'tidemark.log_id'::regclass`)
 	tell(t, made.Owner, `drop index tidemark.record_newest`, `create index record_touched on tidemark.record (tenant, owner, kind, touched desc, id)`,
 		`alter table tidemark.log add unique (tenant, log, owner)`, `delete from tidemark.goose_db_version where version_id = 5`)
-	if err := Migrate(t.Context(), made.Owner, made.Role); err != nil {
+	if err := (Migration{Role: made.Role, Force: true}).Run(t.Context(), made.Owner); err != nil {
 		t.Fatal(err)
 	}
 	const indexes = `select string_agg(c.relname || case when i.indisvalid then '' else ' (invalid)' end, ' ' order by c.relname)

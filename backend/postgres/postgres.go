@@ -15,7 +15,9 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -129,8 +131,18 @@ func (db *Database) detect(ctx context.Context, config *pgxpool.Config, o *Optio
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	} else {
 		maps.Copy(config.ConnConfig.RuntimeParams, planSettings)
+		showProgram(config.ConnConfig.RuntimeParams)
 	}
 	return nil
+}
+
+// showProgram has the database show which program a connection is of, to whoever asks
+// who is connected. A pooler would have to say it again for each transaction.
+func showProgram(params map[string]string) {
+	if params["application_name"] == "" {
+		host, _ := os.Hostname() // without one, the process is named alone
+		params["application_name"] = fmt.Sprintf("tidemark (schema %d), process %d on %s", Schema, os.Getpid(), host)
+	}
 }
 
 // Close closes the connections. Calls of its Backends fail from then on.
@@ -179,7 +191,7 @@ type Backend struct {
 	wrong error    // not nil: the principal is invalid
 	alone bool     // closing it closes the database
 	of    *id      // the only owner that is read; nil: the principal, and what others share
-	keeps bool     // the principal is a workspace itself: of others, only what is shared with it is listed
+	keeps *id      // the principal is this workspace itself: of others, only what is shared with it is seen
 	from  *Backend // the Backend that Of was called on, and that it closes with
 
 	mu     sync.RWMutex // held for reading by every call

@@ -31,11 +31,11 @@ func TestBatchesOfLinesSurviveCutAndTerminatedConnections(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	p := cutAtRandom(t, c.Socket())
+	p := c.CutAtRandom(t, someBatches, nil)
 	for name, one := range map[string]struct {
 		url     string
 		trouble func()
-	}{"cut": {p.through(t, db.Server), func() {}}, "terminated": {db.Server, terminate}} {
+	}{"cut": {p.Through(t, db.Server), func() {}}, "terminated": {db.Server, terminate}} {
 		t.Run(name, func(t *testing.T) {
 			log := tidemark.Key{Kind: "session", ID: tidemark.IDOf("session", name)}
 			w := &writer{t: t, log: log, be: open(t, one.url, tidemark.TenantOf("lines", "writer")), lease: tidemark.Key{Kind: "lease", ID: log.ID}}
@@ -57,7 +57,7 @@ func TestBatchesOfLinesSurviveCutAndTerminatedConnections(t *testing.T) {
 			if n != len(told) {
 				t.Errorf("%d lines, %d were acknowledged", n, len(told))
 			}
-			t.Logf("%d outcomes unknown at first, %d cuts", w.unknown, p.cuts.Load())
+			t.Logf("%d outcomes unknown at first, %d cuts", w.unknown, p.Cuts())
 		})
 	}
 }

@@ -29,6 +29,11 @@ const sqlGet = `select $2::uuid, ` + recordColumns + ` from (select) one
   left join tidemark.record r on r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4
   left join tidemark.log l on l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4`
 
+// sqlGetScoped is sqlGet for what is shared with a scope alone.
+const sqlGetScoped = `select $2::uuid, ` + recordColumns + ` from (select) one
+  left join tidemark.record r on r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4 and r.scope = $5
+  left join tidemark.log l on l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4 and l.scope = $5`
+
 // sqlOthers are the other owners whose session an id leads to when the principal
 // has none of that id: the tenant itself, and those who share theirs. The first
 // to share comes first. A principal that has a session of that id gets nothing
@@ -57,7 +62,12 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record,
 			})
 		})
 	}
-	if err := get(sqlGet, args...); err != nil {
+	if b.scoped() {
+		err = get(sqlGetScoped, append(args, *b.keeps)...)
+	} else {
+		err = get(sqlGet, args...)
+	}
+	if err != nil {
 		return tidemark.Record{}, err
 	}
 	if session := sessionOf(key); b.of == nil && session != nil && damage == nil && r.Version == 0 && r.Head.Length == 0 {
@@ -120,13 +130,14 @@ const sqlLines = `with h as materialized (select l.log, s.last, greatest($5::big
 var sqlForwards, sqlBackwards = fmt.Sprintf(sqlLines, "asc"), fmt.Sprintf(sqlLines, "desc")
 
 // sqlWhose finds a readable log of any other owner, sqlTheirs that of a named
-// owner.
+// owner, sqlScoped if it is shared with a scope.
 const (
 	sqlWhose = `select l.owner, l.log from ` + sqlOthers + ` o
   cross join lateral (select l.owner, l.log from tidemark.log l where l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4 limit 1) l
   where not exists (select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4)
   order by o.since, o.owner limit 1`
 	sqlTheirs = `select l.owner, l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4 and l.session is not distinct from $5`
+	sqlScoped = sqlTheirs + ` and l.scope = $6`
 )
 
 func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
@@ -191,13 +202,16 @@ func (p *pager) next(ctx context.Context) error {
 	if session == nil && !segment || p.names.logs != nil || p.b.of != nil && p.owner == p.b.who.user {
 		return nil
 	}
-	sql := sqlWhose
-	if p.b.of != nil {
+	sql, args := sqlWhose, []any{p.b.who.tenant, p.owner, p.key.Kind, p.key.ID, session}
+	switch {
+	case p.b.scoped():
+		sql, args = sqlScoped, append(args, *p.b.keeps)
+	case p.b.of != nil:
 		sql = sqlTheirs
 	}
 	err := p.b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		p.names = namedLogs{}
-		each(batch.Queue(sql, p.b.who.tenant, p.owner, p.key.Kind, p.key.ID, session), func(rows pgx.Rows) error {
+		each(batch.Queue(sql, args...), func(rows pgx.Rows) error {
 			p.names.logs = make([]id, 1)
 			return rows.Scan(&p.names.of, &p.names.logs[0])
 		})

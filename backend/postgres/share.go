@@ -67,8 +67,12 @@ func (b *Backend) Of(owner string) (tidemark.Backend, error) {
 	if b.from != nil {
 		from = b.from
 	}
-	return &Backend{db: b.db, who: b.who, also: b.also, set: b.set, of: &whose, from: from}, nil
+	return &Backend{db: b.db, who: b.who, also: b.also, set: b.set, of: &whose, keeps: b.keeps, from: from}, nil
 }
+
+// scoped reports whether only what another owner shares with a workspace is read: its
+// index has nothing else, although whoever is in it may read what the tenant shares.
+func (b *Backend) scoped() bool { return b.keeps != nil && b.of != nil && *b.of != b.who.user }
 
 // audience are the scopes in which others share with the principal.
 func (b *Backend) audience() []id { return append(slices.Clone(b.also), b.who.tenant) }
@@ -96,7 +100,9 @@ func (b *Backend) Keeper(scope string) (tidemark.Backend, error) {
 		p.Workspaces = []string{scope}
 	}
 	keeper := b.db.For(p)
-	keeper.keeps = s != b.who.tenant
+	if s != b.who.tenant {
+		keeper.keeps = &s
+	}
 	return keeper, nil
 }
 

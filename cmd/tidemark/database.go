@@ -27,8 +27,7 @@ owner is in $` + open.DatabaseOwner + `, because it holds a password.`,
 }
 
 func databaseMigrateCommand(a *app) *cobra.Command {
-	var partitions int
-	var backedUp bool
+	m, backedUp := postgres.Migration{}, false
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make the tables, or bring them up to date",
@@ -37,8 +36,9 @@ that hands out jobs. It can be run again, and by several at once; nothing that
 is kept is changed or lost.
 
 The tables of an older version are changed only with --backed-up: an older
-program cannot use them afterwards. Each step is a transaction, so what is
-interrupted can be run again.`,
+program cannot use them afterwards. Servers of an older version are stopped
+before: while programs are connected it says who, and changes nothing. Each step
+is a transaction, so what is interrupted can be run again.`,
 		Example: `  export ` + open.DatabaseOwner + `=postgres://owner@db/tidemark
   tidemark --store postgres://tidemark@db/tidemark database migrate
   pg_dump -Fc -f before.dump postgres://postgres@db/tidemark
@@ -49,7 +49,6 @@ interrupted can be run again.`,
 			if err != nil {
 				return err
 			}
-			m := postgres.Migration{Partitions: partitions}
 			if !backedUp {
 				m.Upgrading = serve.OnlyWithABackup
 			}
@@ -57,11 +56,12 @@ interrupted can be run again.`,
 			if err != nil {
 				return err
 			}
-			return a.printf(map[string]any{"role": role, "partitions": partitions}, "The database is ready for the role %s.\n", role)
+			return a.printf(map[string]any{"role": role, "partitions": m.Partitions}, "The database is ready for the role %s.\n", role)
 		},
 	}
-	cmd.Flags().IntVar(&partitions, "partitions", 0, "when the tables are made: cut the largest one into `N` parts")
+	cmd.Flags().IntVar(&m.Partitions, "partitions", 0, "when the tables are made: cut the largest one into `N` parts")
 	cmd.Flags().BoolVar(&backedUp, "backed-up", false, "there is a backup: change the tables of an older version")
+	cmd.Flags().BoolVar(&m.Force, "force", false, "with --backed-up: although programs are connected")
 	return cmd
 }
 

@@ -340,7 +340,7 @@ func (g *gathering) cover(name string, seq int64) {
 func (g *gathering) put(ctx context.Context, until time.Time) (err error) {
 	var w *writing
 	if len(g.covered) > 0 {
-		w = g.ix.newSegment()
+		w = g.v.newSegment(g.epoch)
 		w.lines = g.b.Len()
 		if err := g.b.Write(w.emit(ctx)); err != nil {
 			w.abandon(ctx)

@@ -311,6 +311,90 @@ func TestWhatIsPurgedWhileItIsIndexedIsNotPut(t *testing.T) {
 	w.clean(w.look(ix), below)
 }
 
+// dying is a Backend of a process that is killed after some commits of segments.
+type dying struct {
+	tidemark.Backend
+	lives int
+}
+
+func (d *dying) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	if slices.ContainsFunc(b.Appends, func(a tidemark.Append) bool { return a.Log.Kind == tidemark.KindSegment }) {
+		d.lives--
+	}
+	if d.lives < 0 {
+		return tidemark.Receipt{}, errKilled
+	}
+	return d.Backend.Commit(ctx, b)
+}
+
+// Sealed says what the Backend is.
+func (d *dying) Sealed() bool { return tidemark.IsSealed(d.Backend) }
+
+var errKilled = errors.New("killed")
+
+// What a killed indexer left has words, too.
+func TestWhatIsPurgedIsGoneFromUnfinishedSegments(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		be, below := p(t)
+		w := newWorld(t, be)
+		w.say(logKey(1), prose(4000)...)
+		w.say(logKey(2), "wave")
+		killed := w.index(&dying{Backend: be, lives: 2}, index.Options{})
+		killed.InBatchesOf(1000)
+		if _, err := killed.CatchUp(t.Context(), w, index.Pace{}); !errors.Is(err, errKilled) {
+			t.Fatalf("CatchUp = %v", err)
+		}
+		ix := w.index(be, index.Options{})
+		if count, _ := w.look(ix).Segments(); count != 0 || !w.anySegment() {
+			t.Fatal("there is no unfinished segment: the test looks for nothing")
+		}
+		w.purge(ix, logKey(1))
+		if err := errors.Join(ix.Rewrite(t.Context()), ix.DropUnfinished(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if w.anySegment() {
+			t.Error("an unfinished segment is still there")
+		}
+		w.catchUp(ix, index.Pace{})
+		w.exact(w.look(ix), "wave")
+		w.clean(w.look(ix), below)
+	})
+}
+
+// Whoever read a line before it was purged leaves nothing of it after the purge,
+// killed or not.
+func TestNothingOfAPurgedLineIsWrittenLater(t *testing.T) {
+	for _, lives := range []int{2, 1 << 30} {
+		be, below := places["memory"](t)
+		w := newWorld(t, be)
+		w.say(logKey(1), prose(4000)...)
+		w.say(logKey(2), "wave")
+		other := w.index(be, index.Options{})
+		purged := false
+		ix := w.index(&halfway{Backend: &dying{Backend: be, lives: lives}, then: func() {
+			w.purge(other, logKey(1))
+			if err := errors.Join(other.Rewrite(t.Context()), other.DropUnfinished(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			purged = true
+		}}, index.Options{})
+		ix.InBatchesOf(1000)
+		// Refused, it begins again, without what was purged.
+		if _, err := ix.CatchUp(t.Context(), w, index.Pace{}); err != nil || !purged {
+			t.Fatalf("CatchUp = %v, and the line was purged meanwhile: %v", err, purged)
+		}
+		w.exact(w.look(other), "wave")
+		w.clean(w.look(other), below)
+	}
+}
+
+func (w *world) anySegment() bool {
+	for range w.be.List(context.Background(), tidemark.Query{Kind: tidemark.KindSegment}) {
+		return true
+	}
+	return false
+}
+
 // meddling is a Source in which something happens after a log was read.
 type meddling struct {
 	*world

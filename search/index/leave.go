@@ -14,7 +14,7 @@ import (
 // Leave returns a record that, when it is put, hides lines from then on, and keeps
 // whoever is indexing them from putting them. The caller puts it in the batch that
 // removes the lines themselves, again with a new one if that conflicts, and calls
-// Rewrite then. A To of 0 stands for the end of the log.
+// Rewrite and DropUnfinished then. A To of 0 stands for the end of the log.
 func (ix *Index) Leave(ctx context.Context, lines ...Lines) (tidemark.Record, error) {
 	return ix.leave(ctx, false, lines)
 }
@@ -83,7 +83,8 @@ func (v *snapshot) leftOut(ctx context.Context, i int, s *kept, l Lines) error {
 }
 
 // Rewrite makes each segment anew of which lines are left out, and drops the old
-// one with its key: the words of these lines are gone when it returns nil.
+// one with its key: no segment that counts has the words of these lines when it
+// returns nil.
 func (ix *Index) Rewrite(ctx context.Context) error {
 	for try := 0; ; {
 		v, err := ix.look(ctx)

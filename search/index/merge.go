@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/search/segment"
 )
 
@@ -72,7 +73,7 @@ func (ix *Index) join(ctx context.Context, v *snapshot, of []int) error {
 	}
 	var w *writing
 	if left {
-		w = ix.newSegment()
+		w = v.newSegment(v.family.Epoch)
 		if w.lines, err = segment.Merge(ctx, readers, w.emit(ctx)); err != nil {
 			w.abandon(ctx)
 			return ix.blame(ctx, v, of, err)
@@ -277,6 +278,11 @@ const orphanAge = time.Hour
 // Sweep drops what killed processes have left.
 func (ix *Index) Sweep(ctx context.Context) error { return ix.sweep(ctx, orphanAge) }
 
+// DropUnfinished drops what there is of segments that do not count, whoever makes
+// them or died making them: they may have words that were taken out of the index
+// before. With Rewrite it makes sure that these are gone.
+func (ix *Index) DropUnfinished(ctx context.Context) error { return ix.sweep(ctx, 0) }
+
 // sweep drops segments that do not count. One that is being made is lost then, and
 // made again: without its record it cannot be put into the family.
 func (ix *Index) sweep(ctx context.Context, age time.Duration) error {
@@ -291,20 +297,41 @@ func (ix *Index) sweep(ctx context.Context, age time.Duration) error {
 		if err != nil {
 			return err
 		}
+		if v, err = ix.dropOrphan(ctx, v, r, age); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropOrphan drops a segment if it does not count and is so old, and returns the
+// family that this was decided by.
+func (ix *Index) dropOrphan(ctx context.Context, v *snapshot, r tidemark.Record, age time.Duration) (*snapshot, error) {
+	for try := range records.Tries {
 		if v.family.has(r.ID) || ix.k.Clock().Sub(r.UpdatedAt) < age {
-			continue
+			return v, nil
 		}
 		var b tidemark.Batch
 		taking(&b, kept{ID: r.ID, Version: r.Version})
 		// A segment that counts since the family was read is not dropped.
 		b.Require = append(b.Require, tidemark.Precondition{Key: ix.key, Version: v.version})
-		if _, err := ix.k.Commit(ctx, b); conflict(err) {
-			if v, err = ix.look(ctx); err != nil {
-				return err
-			}
-		} else if err != nil {
-			return err
+		_, err := ix.k.Commit(ctx, b)
+		if !conflict(err) {
+			return v, err
+		}
+		if v, err = ix.look(ctx); err != nil {
+			return v, err
+		}
+		r, err = ix.k.Backend().Get(ctx, r.Key)
+		if errors.Is(err, tidemark.ErrNotFound) {
+			return v, nil
+		}
+		if err == nil {
+			err = records.BackOff(ctx, try)
+		}
+		if err != nil {
+			return v, err
 		}
 	}
-	return nil
+	return v, errLost
 }

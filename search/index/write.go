@@ -31,6 +31,8 @@ type about struct {
 // a sealed store the key with it.
 type writing struct {
 	ix      *Index
+	of      *snapshot // the family that it is made for
+	epoch   int64     // of the family when the first of it was read
 	id      string
 	version int64 // of its record, 0: nothing is committed yet
 	waiting []tidemark.Line
@@ -39,8 +41,8 @@ type writing struct {
 	lines   int
 }
 
-func (ix *Index) newSegment() *writing {
-	return &writing{ix: ix, id: string(tidemark.NewSessionID())}
+func (v *snapshot) newSegment(epoch int64) *writing {
+	return &writing{ix: v.ix, of: v, epoch: epoch, id: string(tidemark.NewSessionID())}
 }
 
 // emit takes the blocks.
@@ -60,23 +62,41 @@ func (w *writing) emit(ctx context.Context) segment.Emit {
 	}
 }
 
-// flush commits the blocks that wait.
+// flush commits the blocks that wait. The first of them are refused when something
+// was taken out of the index since they were read: whoever did that drops what is
+// there of unfinished segments (see DropUnfinished), and nothing may come after it.
 func (w *writing) flush(ctx context.Context) error {
 	b := tidemark.Batch{Appends: []tidemark.Append{{Log: segmentKey(w.id), Lines: w.waiting}}}
-	if w.version == 0 {
-		r, err := w.record(making)
-		if err != nil {
+	if w.version > 0 {
+		b.Require = []tidemark.Precondition{{Key: segmentKey(w.id), Version: w.version}}
+		if _, err := w.ix.k.Commit(ctx, b); err != nil {
 			return err
 		}
-		b.Puts = append(b.Puts, r)
-	} else {
-		b.Require = append(b.Require, tidemark.Precondition{Key: segmentKey(w.id), Version: w.version})
+		w.waiting, w.bytes = nil, 0
+		return nil
 	}
-	if _, err := w.ix.k.Commit(ctx, b); err != nil {
+	r, err := w.record(making)
+	if err != nil {
 		return err
 	}
-	w.version, w.waiting, w.bytes = 1, nil, 0
-	return nil
+	b.Puts = []tidemark.Record{r}
+	for try := range records.Tries {
+		if w.of.family.Epoch != w.epoch {
+			return errLost
+		}
+		b.Require = []tidemark.Precondition{{Key: w.ix.key, Version: w.of.version}}
+		if _, err = w.ix.k.Commit(ctx, b); err == nil {
+			w.version, w.waiting, w.bytes = 1, nil, 0
+			return nil
+		}
+		if !conflict(err) || records.BackOff(ctx, try) != nil {
+			return err
+		}
+		if w.of, err = w.ix.look(ctx); err != nil {
+			return err
+		}
+	}
+	return errLost
 }
 
 func (w *writing) record(state string) (tidemark.Record, error) {

@@ -69,6 +69,9 @@ func MigrateDatabase(ctx context.Context, place string, environ []string, m post
 	}
 	m.Role = role
 	if err := m.Run(ctx, owner); err != nil {
+		if served := (*postgres.ServedError)(nil); errors.As(err, &served) {
+			err = hint.With(err, "stop the servers and daemons; what a pooler keeps open closes with it, or: tidemark database migrate --backed-up --force")
+		}
 		return role, err
 	}
 	return role, dispatch.Migrate(ctx, owner, dispatch.DefaultSchema, role)

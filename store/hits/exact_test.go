@@ -27,7 +27,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(indexerURL) != "" {
+		indexer()
+	}
+	os.Exit(pgtest.Main(m))
+}
 
 // unindexable is a Backend whose store keeps no index.
 type unindexable struct{ tidemark.Backend }

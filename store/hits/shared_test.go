@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,6 +23,7 @@ type team struct {
 	*testing.T
 	tenant string
 	db     *postgres.Database
+	lease  time.Duration // of stores; 0: the usual one
 	scopes *store.Scopes
 	people map[string]tidemark.Principal
 	stores map[string]*store.Store
@@ -39,31 +41,48 @@ func newTeamBy(t *testing.T, way func(*pgtest.Database) string) *team {
 	made := pgtest.Start(t).Prepared(t, "", func(db *pgtest.Database) error {
 		return postgres.Migrate(t.Context(), db.Owner, db.Role)
 	})
-	db, err := postgres.Connect(t.Context(), way(made), nil)
+	return newTeamIn(t, way(made))
+}
+
+// newTeamIn is newTeam in a database.
+func newTeamIn(t *testing.T, url string) *team {
+	db, err := postgres.Connect(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	m := &team{T: t, tenant: tidemark.NewBatchID(), db: db, people: make(map[string]tidemark.Principal), stores: make(map[string]*store.Store)}
-	for name, rooms := range map[string][]string{"ada": {"crew"}, "bob": {"crew", "deck"}, "eve": nil, "": nil} {
-		p := tidemark.TenantOf(m.tenant, name)
-		for _, room := range rooms {
-			p.Workspaces = append(p.Workspaces, m.room(room))
-		}
-		m.people[name] = p
-	}
+	tenant := tidemark.NewBatchID()
+	m := &team{T: t, tenant: tenant, db: db, people: peopleOf(tenant)}
 	m.begin()
 	return m
+}
+
+// peopleOf are the people of a tenant.
+func peopleOf(tenant string) map[string]tidemark.Principal {
+	people := make(map[string]tidemark.Principal)
+	for name, rooms := range map[string][]string{"ada": {"crew"}, "bob": {"crew", "deck"}, "eve": nil, "": nil} {
+		p := tidemark.TenantOf(tenant, name)
+		for _, room := range rooms {
+			p.Workspaces = append(p.Workspaces, tidemark.IDOf("workspace", tenant, room))
+		}
+		people[name] = p
+	}
+	return people
 }
 
 func (m *team) room(name string) string { return tidemark.IDOf("workspace", m.tenant, name) }
 
 // begin starts a process anew: it knows nothing of what was written before.
-func (m *team) begin() {
-	m.scopes = store.NewScopes(&store.Options{Places: search.EachWord})
-	for name, p := range m.people {
-		m.stores[name] = store.New(m.db.For(p), &store.Options{Places: search.EachWord, Scopes: m.scopes})
+func (m *team) begin() { m.scopes, m.stores = storesOf(m.db, m.people, m.lease) }
+
+// storesOf are the stores of people in one process; a lease of 0 is the usual one.
+func storesOf(db *postgres.Database, people map[string]tidemark.Principal, lease time.Duration) (*store.Scopes, map[string]*store.Store) {
+	scopes := store.NewScopes(&store.Options{Places: search.EachWord, Lease: lease})
+	stores := make(map[string]*store.Store)
+	for name, p := range people {
+		stores[name] = store.New(db.For(p), &store.Options{Places: search.EachWord, Lease: lease, Scopes: scopes})
 	}
+	return scopes, stores
 }
 
 func (m *team) must(err error) {
@@ -209,6 +228,34 @@ func TestWhatIsUnsharedIsHiddenAtOnceAndRewrittenSoon(t *testing.T) {
 		t.Error("the index of the workspace still has the word")
 	}
 	m.exact("whale", "other")
+}
+
+// Whoever is in a workspace may read what the tenant shares, and yet the index of the
+// workspace has what is shared with it alone: nobody tells it of anything else.
+func TestWhatIsSharedWithTheTenantLeavesTheIndexOfItsWorkspace(t *testing.T) {
+	t.Parallel()
+	m := newTeam(t)
+	id := m.says("ada", "whale")
+	w, err := m.stores["ada"].Attach(t.Context(), id, store.Self("test"))
+	m.must(err)
+	_, err = w.AppendTo(t.Context(), "scout", tidemark.Say(tidemark.User, "whale ahead"))
+	m.must(err)
+	m.must(w.Close(t.Context()))
+	m.share("ada", id, "crew")
+	m.catchUp("bob")
+	if !m.holds(m.room("crew"), "whale") || !m.holds(m.room("crew"), "ahead") {
+		t.Fatal("it is not indexed")
+	}
+	m.share("ada", id, tidemark.InTenant)
+	m.catchUp("bob")
+	if m.holds(m.room("crew"), "whale") || m.holds(m.room("crew"), "ahead") || !m.holds(m.people[""].User, "whale") || !m.holds(m.people[""].User, "ahead") {
+		t.Error("the index of the workspace has what is not shared with it, or that of the tenant lacks it")
+	}
+	m.exact("whale", "ahead")
+	m.must(m.stores["ada"].Purge(t.Context(), id, store.Self("test")))
+	if m.holds(m.room("crew"), "whale") || m.holds(m.people[""].User, "whale") {
+		t.Error("what was purged is in an index")
+	}
 }
 
 func TestPurgingAndMaskingTakeTheWordsOutOfTheIndexOfAScopeBeforeTheyAnswer(t *testing.T) {

@@ -1,6 +1,4 @@
-//go:build unix
-
-package postgres_test
+package pgtest
 
 import (
 	"io"
@@ -14,28 +12,32 @@ import (
 	"testing"
 )
 
-// proxy stands before a server and cuts each connection after some random
+// Cutter stands before a server and cuts each connection after some random
 // count of bytes, in whichever direction that is used up first: inside a
 // message, between a COMMIT and its answer, anywhere.
-type proxy struct {
+type Cutter struct {
 	dir    string
+	most   int64
+	then   func()
 	cuts   atomic.Int64
 	server string
 	closed chan struct{}
 	wg     sync.WaitGroup
 }
 
-// longest is how many bytes a connection may live for, one way. It is some
-// dozens of batches.
-const longest = 40_000
-
-func cutAtRandom(t *testing.T, server string) *proxy {
+// CutAtRandom returns a Cutter before the server that ends with the test. A
+// connection lives for less than most bytes, one way; then is called after each cut,
+// unless it is nil.
+func (c *Cluster) CutAtRandom(t testing.TB, most int64, then func()) *Cutter {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tidemark-proxy-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{dir: dir, server: server, closed: make(chan struct{})}
+	if then == nil {
+		then = func() {}
+	}
+	p := &Cutter{dir: dir, most: most, then: then, server: c.Socket(), closed: make(chan struct{})}
 	l, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +60,11 @@ func cutAtRandom(t *testing.T, server string) *proxy {
 	return p
 }
 
-// through returns the URL of a database behind the proxy.
-func (p *proxy) through(t *testing.T, direct string) string {
+// Cuts is how many connections were cut.
+func (p *Cutter) Cuts() int64 { return p.cuts.Load() }
+
+// Through returns the URL of a database behind the Cutter.
+func (p *Cutter) Through(t testing.TB, direct string) string {
 	t.Helper()
 	u, err := url.Parse(direct)
 	if err != nil {
@@ -71,7 +76,7 @@ func (p *proxy) through(t *testing.T, direct string) string {
 	return u.String()
 }
 
-func (p *proxy) serve(client net.Conn) {
+func (p *Cutter) serve(client net.Conn) {
 	server, err := net.Dial("unix", p.server)
 	if err != nil {
 		client.Close()
@@ -80,14 +85,15 @@ func (p *proxy) serve(client net.Conn) {
 	var once sync.Once
 	end := func() { once.Do(func() { client.Close(); server.Close() }) }
 	defer end()
-	go func() { // a proxy that is closed lets go of everybody
+	go func() { // a Cutter that is closed lets go of everybody
 		<-p.closed
 		end()
 	}()
 	var both sync.WaitGroup
 	pass := func(to, from net.Conn) {
-		if n, err := io.CopyN(to, from, rand.Int64N(longest)); err == nil && n > 0 {
+		if n, err := io.CopyN(to, from, rand.Int64N(p.most)); err == nil && n > 0 {
 			p.cuts.Add(1)
+			defer p.then()
 		}
 		end()
 	}
