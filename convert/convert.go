@@ -112,6 +112,15 @@ type Handover struct {
 	// AsIs says that Export writes entries as they are, also what a model refuses:
 	// who gives the tool a session from elsewhere mends that before.
 	AsIs bool
+	// Adrift returns the entries, of all of a session, that the tool kept and whose
+	// place it no longer finds. Nil: it finds all of them.
+	Adrift func(entries []Entry) []Adrift
+}
+
+// Adrift is an entry whose place its tool no longer finds.
+type Adrift struct {
+	ID  string
+	Why string // for people
 }
 
 // Moved is a store that a variable of the environment moves.

@@ -22,6 +22,9 @@ type Repair struct {
 	Tool convert.Tool
 	// Folder is where the copy is written; nil: it is only said what is wrong.
 	Folder *Folder
+	// DropThinking leaves out all thinking with a signature: one that looks right may
+	// be dead, and only its provider can tell.
+	DropThinking bool
 
 	// Found is what was wrong, and ForeignID the id of the copy, "" if there is
 	// none. Lost is what the copy does not have.
@@ -90,9 +93,13 @@ func (r *Repair) damaged(err error) {
 // session looks for faults, and writes the copy.
 func (r *Repair) session(ctx context.Context, s *convert.Session) error {
 	whole := *s
-	whole.Entries = r.noting(s.Entries)
+	var all []convert.Entry
+	whole.Entries = r.noting(s.Entries, &all)
 	takes := asIs
 	takes.Files = true
+	if r.DropThinking {
+		takes.Signed = func(tidemark.Block) (bool, string) { return false, "may be dead: it is left out, as you wish" }
+	}
 	d, err := dialogue.Of(ctx, &whole, takes)
 	if err != nil {
 		return err
@@ -100,6 +107,11 @@ func (r *Repair) session(ctx context.Context, s *convert.Session) error {
 	for _, f := range d.Faults {
 		if f.Kind != dialogue.FaultDamaged { // each of them was noted
 			r.Found = append(r.Found, f)
+		}
+	}
+	if adrift := r.Tool.Handover.Adrift; adrift != nil {
+		for _, a := range adrift(all) {
+			r.Found = append(r.Found, dialogue.Fault{Kind: dialogue.FaultPlace, Entry: a.ID, What: a.Why})
 		}
 	}
 	if len(r.Found) == 0 || r.Folder == nil {
@@ -122,12 +134,14 @@ func (r *Repair) session(ctx context.Context, s *convert.Session) error {
 	return nil
 }
 
-// noting notes entries that cannot be read.
-func (r *Repair) noting(entries iter.Seq2[convert.Entry, error]) iter.Seq2[convert.Entry, error] {
+// noting notes entries that cannot be read, and adds the others to all.
+func (r *Repair) noting(entries iter.Seq2[convert.Entry, error], all *[]convert.Entry) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		for e, err := range entries {
 			if convert.IsSkip(err) {
 				r.damaged(err)
+			} else if err == nil {
+				*all = append(*all, e)
 			}
 			if !yield(e, err) {
 				return
@@ -161,16 +175,16 @@ func signature(b tidemark.Block) (keep bool, wrong string) {
 		Signature *string `json:"signature"`
 	}
 	if json.Unmarshal([]byte(b.Raw), &raw) != nil {
-		return false, "it is not JSON"
+		return false, "cannot be read"
 	}
 	if raw.Type != "thinking" {
 		return true, ""
 	}
 	if raw.Signature == nil || *raw.Signature == "" {
-		return false, "it is empty"
+		return false, "is empty"
 	}
 	if _, err := base64.StdEncoding.DecodeString(*raw.Signature); err != nil {
-		return false, "it was cut off or changed"
+		return false, "was cut off or changed"
 	}
 	return true, ""
 }

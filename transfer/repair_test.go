@@ -14,13 +14,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/dialogue"
 )
 
-// soundSession writes a session that nothing is wrong with, and returns its file.
-func soundSession(t *testing.T, tool convert.Tool, dir string) string {
+// asFile writes a session, and returns its file and the text of that.
+func asFile(t *testing.T, tool convert.Tool, s *convert.Session) (file, text string) {
 	t.Helper()
-	s := converttest.Sound(tool.Name)
 	s.ID = tidemark.NewSessionID()
 	s.ForeignID = newID(tool)
-	out, err := OpenFolder(dir, nil)
+	out, err := OpenFolder(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +27,12 @@ func soundSession(t *testing.T, tool convert.Tool, dir string) string {
 	if _, err := tool.Export(t.Context(), out, s); err != nil {
 		t.Fatal(err)
 	}
-	return out.full(out.Created()[0])
+	file = out.full(out.Created()[0])
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, string(b)
 }
 
 func TestWhatAToolRefusesIsFoundAndMendedInACopy(t *testing.T) {
@@ -37,25 +41,24 @@ func TestWhatAToolRefusesIsFoundAndMendedInACopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		base := soundSession(t, tool, t.TempDir())
-		text, err := os.ReadFile(base)
-		if err != nil {
-			t.Fatal(err)
+		base, text := asFile(t, tool, converttest.Sound(name))
+		shorter, compacted := asFile(t, tool, converttest.Compacted(name))
+		for _, file := range []string{base, shorter} {
+			if r := repaired(t, tool, file, false); len(r.Found) > 0 || r.ForeignID != "" {
+				t.Errorf("%s: a sound session has %v", name, r.Found)
+			}
 		}
-		if r := repaired(t, tool, base); len(r.Found) > 0 || r.ForeignID != "" {
-			t.Errorf("%s: a sound session has %v", name, r.Found)
-		}
-		all := converttest.BrokenSessions(name, string(text))
+		all := converttest.BrokenSessions(name, text, compacted)
 		for _, b := range all {
 			t.Run(name+"/"+b.Name, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), filepath.Base(base))
-				if b.Text == string(text) {
+				if b.Text == text || b.Text == compacted {
 					t.Fatal("the test breaks nothing")
 				}
 				if err := os.WriteFile(file, []byte(b.Text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				checkRepair(t, tool, file, b.Kind)
+				checkRepair(t, tool, file, b)
 				if after, err := os.ReadFile(file); err != nil || string(after) != b.Text {
 					t.Errorf("the original was changed: %v", err)
 				}
@@ -67,12 +70,13 @@ func TestWhatAToolRefusesIsFoundAndMendedInACopy(t *testing.T) {
 	}
 }
 
-func repaired(t *testing.T, tool convert.Tool, file string) *Repair {
+func repaired(t *testing.T, tool convert.Tool, file string, dropThinking bool) *Repair {
 	t.Helper()
 	r, err := OpenRepair(tool.Name, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.DropThinking = dropThinking
 	defer r.Close()
 	if err := r.File(context.Background(), file); err != nil {
 		t.Fatal(err)
@@ -82,18 +86,23 @@ func repaired(t *testing.T, tool convert.Tool, file string) *Repair {
 
 // checkRepair mends a file: the fault is named, the copy has none, and everything
 // that was said is in it.
-func checkRepair(t *testing.T, tool convert.Tool, file, kind string) {
+func checkRepair(t *testing.T, tool convert.Tool, file string, b converttest.Broken) {
 	t.Helper()
-	r := repaired(t, tool, file)
+	if b.Signed {
+		if r := repaired(t, tool, file, false); len(r.Found) > 0 {
+			t.Errorf("nobody can tell, and found is %v", r.Found)
+		}
+	}
+	r := repaired(t, tool, file, b.Signed)
 	found := false
 	for _, f := range r.Found {
-		found = found || f.Kind == kind
+		found = found || f.Kind == b.Kind
 	}
 	if !found || r.ForeignID == "" {
-		t.Fatalf("found %v, written %q; want a %s", r.Found, r.ForeignID, kind)
+		t.Fatalf("found %v, written %q; want a %s", r.Found, r.ForeignID, b.Kind)
 	}
 	copied := r.Folder.full(r.Folder.Created()[0])
-	if again := repaired(t, tool, copied); len(again.Found) > 0 {
+	if again := repaired(t, tool, copied, b.Signed); len(again.Found) > 0 {
 		t.Errorf("the copy has %v", again.Found)
 	}
 	p, done, err := openSource(copied, nil)
@@ -111,7 +120,51 @@ func checkRepair(t *testing.T, tool convert.Tool, file, kind string) {
 			}
 		}
 	}
-	if kind == dialogue.FaultDamaged && lost > 1 || kind != dialogue.FaultDamaged && lost > 0 {
+	if b.Kind == dialogue.FaultDamaged && lost > 1 || b.Kind != dialogue.FaultDamaged && lost > 0 {
 		t.Errorf("%d texts are not in the copy:\n%s", lost, said)
+	}
+}
+
+func TestSessionsThatTheirToolKeptThemselvesAreNotAdrift(t *testing.T) {
+	for _, name := range []string{"claude-code", "codex"} {
+		tool, err := ToolNamed(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		homes, err := filepath.Glob(filepath.Join("..", "convert", "testdata", name, "*", ".*"))
+		if err != nil || len(homes) == 0 {
+			t.Fatal(homes, err)
+		}
+		compactions := 0
+		for _, home := range homes {
+			p, done, err := openSource(home, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for s, err := range tool.Import(t.Context(), p) {
+				if convert.IsSkip(err) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				var all []convert.Entry
+				for e, err := range s.Entries {
+					if err == nil {
+						all = append(all, e)
+						if e.Kind == convert.KindCompaction {
+							compactions++
+						}
+					}
+				}
+				if found := tool.Handover.Adrift(all); len(found) > 0 {
+					t.Errorf("%s: session %s: %v", home, s.ForeignID, found)
+				}
+			}
+			done()
+		}
+		if compactions < 2 {
+			t.Errorf("%s: only %d sessions were compacted", name, compactions)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func Tool() convert.Tool {
 		Grows:    true,
 		Files:    list,
 		Export:   export,
-		Handover: &convert.Handover{AsIs: true},
+		Handover: &convert.Handover{AsIs: true, Adrift: adrift},
 
 		Offered:   func(project string) string { return path.Join("projects", Folder(project)) },
 		Salvages:  true,

@@ -32,7 +32,7 @@ func Tool() convert.Tool {
 		Detect:   detect,
 		Import:   importAll,
 		Grows:    true,
-		Handover: &convert.Handover{AsIs: true},
+		Handover: &convert.Handover{AsIs: true, Adrift: adrift},
 		Files:    list,
 		Export:   export,
 	}

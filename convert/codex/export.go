@@ -10,6 +10,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -324,6 +325,24 @@ func (x *exporter) losses() []string {
 	var all []string
 	for _, what := range slices.Sorted(maps.Keys(x.lost)) {
 		all = append(all, fmt.Sprintf("%s (%d)", what, x.lost[what]))
+	}
+	return all
+}
+
+// adrift finds compactions in whose place the model is told nothing. Codex sends the
+// replacement_history of one instead of what was before; where it has none, as in older
+// versions, the prompts and the message.
+func adrift(entries []convert.Entry) (all []convert.Adrift) {
+	for _, e := range entries {
+		if e.Kind != convert.KindCompaction {
+			continue
+		}
+		switch replacement := strings.TrimSpace(string(keptOf(e.Extra).Item["replacement_history"])); {
+		case replacement == "[]":
+			all = append(all, convert.Adrift{ID: e.ID, Why: "the session was compacted, and nothing stands in the place of what was said before"})
+		case (replacement == "" || replacement == "null") && strings.TrimSpace(e.Text()) == "":
+			all = append(all, convert.Adrift{ID: e.ID, Why: "the session was compacted, and the summary of what was said before is empty"})
+		}
 	}
 	return all
 }

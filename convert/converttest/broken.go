@@ -17,6 +17,9 @@ type Broken struct {
 	Name string
 	Kind string // of the dialogue.Fault
 	Text string // of its file
+	// Signed says that the fault shows only to the provider, and that nothing is
+	// found unless all signed thinking is to be dropped.
+	Signed bool
 }
 
 // Rounds is how many prompts the sessions have that are broken.
@@ -28,8 +31,22 @@ const signed = `{"type":"thinking","thinking":"hm","signature":"ZmFrZS1zaWduYXR1
 // Sound is a session that nothing is wrong with: every round has a call with its
 // result, and for Claude Code signed thinking.
 func Sound(tool string) *convert.Session {
-	c := &talk{}
-	for n := range Rounds {
+	return of(rounds(&talk{}, tool, 0, Rounds))
+}
+
+// Compacted is a Sound session that was compacted half way: behind a summary that has
+// all that was said before it.
+func Compacted(tool string) *convert.Session {
+	c := rounds(&talk{}, tool, 0, Rounds/2)
+	c.entry(tidemark.Entry{Kind: convert.KindCompaction, Blocks: []tidemark.Block{tidemark.Text(half)}})
+	return of(rounds(c, tool, Rounds/2, Rounds))
+}
+
+// half is a summary of what the first half of the rounds said.
+const half = "They said: prompt 0, answer 0, prompt 1, answer 1, prompt 2, answer 2."
+
+func rounds(c *talk, tool string, from, to int) *talk {
+	for n := from; n < to; n++ {
 		id := fmt.Sprintf("call_%d", n)
 		c.ask(fmt.Sprintf("prompt %d", n))
 		think := tidemark.Text("hm")
@@ -38,7 +55,7 @@ func Sound(tool string) *convert.Session {
 		}
 		c.add(tidemark.Assistant, think, call(id, "bash", `{"command":"ls"}`)).add(tidemark.Tool, result(id, fmt.Sprintf("result %d", n))).answer(fmt.Sprintf("answer %d", n))
 	}
-	return of(c)
+	return c
 }
 
 // object is a JSON object that is changed.
@@ -52,18 +69,27 @@ type breakage struct {
 }
 
 // BrokenSessions are the text of a Sound session in the form of a tool, broken in each
-// way and at each round. There are some for claude-code, codex and opencode.
-func BrokenSessions(tool, sound string) (all []Broken) {
+// way and at each round, and that of a Compacted one, broken where it was compacted.
+// There are some for claude-code, codex and opencode.
+func BrokenSessions(tool, sound, compacted string) (all []Broken) {
+	for _, b := range lostPlaces {
+		if w := newWreck(tool, compacted, Rounds/2); b.breaks(w) {
+			all = append(all, Broken{Name: b.name, Kind: b.kind, Text: w.text()})
+		}
+	}
 	for _, b := range breakages {
 		for n := range Rounds {
 			w := newWreck(tool, sound, n)
 			if b.breaks(w) {
-				all = append(all, Broken{fmt.Sprintf("%s, round %d", b.name, n+1), b.kind, w.text()})
+				all = append(all, Broken{fmt.Sprintf("%s, round %d", b.name, n+1), b.kind, w.text(), b.name == othersSignature})
 			}
 		}
 	}
 	return all
 }
+
+// othersSignature is thinking whose signature nobody but the provider knows to be dead.
+const othersSignature = "a signature of somebody else"
 
 var breakages = []breakage{
 	{"a call without a result", dialogue.FaultNoResult, func(w *wreck) bool {
@@ -93,6 +119,7 @@ var breakages = []breakage{
 	{"an input that is none", dialogue.FaultInput, func(w *wreck) bool { return w.input("ls") }},
 	{"a signature that is missing", dialogue.FaultSignature, func(w *wreck) bool { return w.sign("") }},
 	{"a signature that was cut off", dialogue.FaultSignature, func(w *wreck) bool { return w.sign("ZmFrZS1zaWduYXR1c") }},
+	{othersSignature, dialogue.FaultSignature, func(w *wreck) bool { return w.sign("c29tZWJvZHkgZWxzZQ==") }},
 	{"an image of 5 MB", dialogue.FaultImage, func(w *wreck) bool { return w.attach("image/png", append(Picture(2, 2).Data, make([]byte, 5<<20)...)) }},
 	{"an image of 9,000 pixels", dialogue.FaultImage, func(w *wreck) bool { return w.attach("image/png", Picture(9000, 1).Data) }},
 	{"an image that is none", dialogue.FaultImage, func(w *wreck) bool { return w.attach("image/png", []byte("<html>not found</html>")) }},
@@ -106,6 +133,26 @@ var breakages = []breakage{
 		return true
 	}},
 }
+
+// lostPlaces are what is wrong around a summary. opencode finds its place without it.
+var lostPlaces = []breakage{
+	{"a summary that is gone", dialogue.FaultPlace, func(w *wreck) bool { return w.tool == "claude-code" && w.drop(w.at(half)) }},
+	{"a summary that is empty", dialogue.FaultPlace, func(w *wreck) bool {
+		return w.tool == "codex" && w.edit(w.at(half), func(line object) { line["payload"].(object)["message"] = "" })
+	}},
+	{"a summary in whose place is nothing", dialogue.FaultPlace, func(w *wreck) bool {
+		return w.tool == "codex" && w.edit(w.at(half), func(line object) { line["payload"].(object)["replacement_history"] = []any{} })
+	}},
+	{"a prompt behind a summary that follows nothing", dialogue.FaultPlace, func(w *wreck) bool {
+		return w.tool == "claude-code" && w.edit(w.at(half)+1, func(line object) { line["parentUuid"] = nowhere })
+	}},
+	{"an answer behind a summary that follows nothing", dialogue.FaultPlace, func(w *wreck) bool {
+		return w.tool == "claude-code" && w.edit(w.at(`"answer %d"`), func(line object) { line["parentUuid"] = nowhere })
+	}},
+}
+
+// nowhere is the id of a record that is not there.
+const nowhere = "00000000-0000-4000-8000-00000000dead"
 
 // wreck is a session that is being broken: the lines of a transcript, or a document.
 type wreck struct {
@@ -145,7 +192,9 @@ func encoded(v any) string {
 
 // at returns the first line of the model's input that has a mark of the round in it.
 func (w *wreck) at(mark string) int {
-	mark = fmt.Sprintf(mark, w.n)
+	if strings.Contains(mark, "%") {
+		mark = fmt.Sprintf(mark, w.n)
+	}
 	for i, l := range w.lines {
 		if strings.Contains(l, mark) && !strings.Contains(l, `"event_msg"`) {
 			return i

@@ -36,8 +36,8 @@ type Takes struct {
 	// sending it. Where it cannot, that is left out.
 	Summary bool
 	// Signed reports whether thinking with a provider's signature is kept as it is,
-	// and if not, what is wrong with it; "": nothing, it belongs elsewhere. Nil:
-	// none is kept.
+	// and if not, what is wrong with the signature; "": nothing, it belongs elsewhere.
+	// Nil: none is kept.
 	Signed func(b tidemark.Block) (keep bool, wrong string)
 }
 
@@ -69,6 +69,7 @@ const (
 	FaultImage     = "image"
 	FaultEmpty     = "empty"
 	FaultBegin     = "beginning"
+	FaultPlace     = "place" // who knows the tool finds it: see convert.Adrift
 )
 
 // Dialogue is a path of messages.
@@ -261,7 +262,7 @@ func (b *builder) thought(blocks []tidemark.Block, entry string, one tidemark.Bl
 			return append(blocks, one)
 		}
 		if wrong != "" {
-			b.fault(FaultSignature, entry, "there is thinking whose signature cannot be valid: %s", wrong)
+			b.fault(FaultSignature, entry, "there is thinking whose signature %s", wrong)
 		}
 		b.out.Lost.Add("thinking that is signed by its provider")
 	case strings.TrimSpace(one.Text) == "":

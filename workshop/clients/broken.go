@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -25,17 +26,24 @@ const takenAsItIs = "taken as it is"
 // that refuses what providers refuse, and shows it the repaired copies.
 func (w *workshop) repairs(ctx context.Context) error {
 	for _, c := range w.installed() {
+		if !slices.Contains(repairable, c.tool) {
+			continue
+		}
 		tool, err := transfer.ToolNamed(c.tool)
 		if err != nil {
 			return err
 		}
-		sound, err := w.sound(ctx, tool)
+		sound, err := w.sound(ctx, tool, converttest.Sound(c.tool))
 		if err != nil {
 			return err
 		}
-		for _, b := range converttest.BrokenSessions(c.tool, sound) {
+		compacted, err := w.sound(ctx, tool, converttest.Compacted(c.tool))
+		if err != nil {
+			return err
+		}
+		for _, b := range converttest.BrokenSessions(c.tool, sound, compacted) {
 			id := "repair " + c.tool + " " + b.Name
-			if !strings.Contains(strings.Join(repairable, " "), c.tool) || !w.due(id) {
+			if !w.due(id) {
 				continue
 			}
 			one, err := w.repair(ctx, c, tool, b)
@@ -54,14 +62,16 @@ func (w *workshop) repairs(ctx context.Context) error {
 const anyProject, anySession = "/any/project", "00000000-0000-8000-8000-000000000001"
 
 // sound is a session that nothing is wrong with, as an agent keeps it.
-func (w *workshop) sound(ctx context.Context, tool convert.Tool) (string, error) {
-	dir := filepath.Join(w.scratch, "sound", tool.Name)
+func (w *workshop) sound(ctx context.Context, tool convert.Tool, s *convert.Session) (string, error) {
+	dir, err := os.MkdirTemp(w.scratch, "sound")
+	if err != nil {
+		return "", err
+	}
 	out, err := transfer.OpenFolder(dir, nil)
 	if err != nil {
 		return "", err
 	}
 	defer out.Close()
-	s := converttest.Sound(tool.Name)
 	s.ID, s.ForeignID, s.Project = anySession, anySession, anyProject
 	if _, err := tool.Export(ctx, out, s); err != nil {
 		return "", err
@@ -85,7 +95,7 @@ func (w *workshop) repair(ctx context.Context, c client, tool convert.Tool, b co
 	if one.Said = m.takes(ctx, c, tool, id, file); one.Said == "" {
 		one.Said = takenAsItIs
 	}
-	out, err := m.tidemark(ctx, "repair", file, "--for", c.tool, "-o", transfer.HomeOf(tool, m.environ), "--json")
+	out, err := m.tidemark(ctx, "repair", file, "--for", c.tool, "-o", transfer.HomeOf(tool, m.environ), "--json", fmt.Sprint("--drop-thinking=", b.Signed))
 	if err != nil {
 		return one, err
 	}
