@@ -68,6 +68,14 @@ var longTranscripts = map[string]struct {
 		}
 		return fmt.Sprintf(`{"type":%q,"uuid":"m%d","parentUuid":%s,"sessionId":%q,"cwd":"/w","timestamp":%q,"version":"2.1.325","message":%s}`, kind, n, beforeOf(n), longID, longTime(n), message)
 	}},
+	"codex": {"sessions/2026/11/01/rollout-2026-11-01T10-00-00-" + longID + ".jsonl",
+		fmt.Sprintf(`{"timestamp":%[2]q,"type":"session_meta","payload":{"id":%[1]q,"timestamp":%[2]q,"cwd":"/w","source":"cli"}}`+"\n", longID, longTime(0)), func(n int) string {
+			role, kind := "user", "input_text"
+			if n%2 == 1 {
+				role, kind = "assistant", "output_text"
+			}
+			return fmt.Sprintf(`{"timestamp":%q,"type":"response_item","payload":{"type":"message","role":%q,"content":[{"type":%q,"text":%q}]}}`, longTime(n), role, kind, longText(n))
+		}},
 	"pi": {"--w--/2026_" + longID + ".jsonl", fmt.Sprintf(`{"type":"session","id":%q,"timestamp":%q,"cwd":"/w"}`+"\n", longID, longTime(0)), func(n int) string {
 		role := "user"
 		if n%2 == 1 {
@@ -149,17 +157,18 @@ func (l *longSession) importIt(t *testing.T) *Importer {
 	return i
 }
 
-// cheap is how much of a file of a megabyte may be read besides what was added to
-// it: where it begins, samples, and the messages that might still have changed.
-const cheap = 200 << 10
+// cheap is how much of a file may be read besides what was added to it: where it
+// begins, samples, and the messages that might still have changed. Of a rollout of
+// Codex the last 256 KiB are looked through for its title.
+const cheap = 450 << 10
 
 func TestAFileThatGrewCostsWhatWasAdded(t *testing.T) {
-	const messages, more = 2000, 10
+	const messages, more = 3000, 10
 	for tool := range longTranscripts {
 		t.Run(tool, func(t *testing.T) {
 			l := newLong(t, tool, messages)
 			l.importIt(t)
-			if l.read < 1<<19 {
+			if l.read < 3*cheap {
 				t.Fatalf("the first import read %d bytes", l.read)
 			}
 			for range 3 {

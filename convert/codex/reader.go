@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,20 +59,29 @@ type reader struct {
 
 	pending *tidemark.Usage // of an answer that has not come yet
 	total   tokens          // at the last count
+
+	path   []string // the turns after the entry that was yielded last
+	marker *marker  // nil: nobody wants a bookmark
 }
 
 // read yields the entries; it is false when the caller stopped.
 func (r *reader) read(fsys fs.FS) bool {
 	r.lastAt, r.settings = r.file.created, map[string][sumSize]byte{}
-	for l, err := range convert.Lines(fsys, r.file.path) {
+	var from convert.Mark
+	if r.marker != nil {
+		from = r.marker.begin(r)
+	}
+	for l, err := range convert.LinesFrom(fsys, r.file.path, from) {
 		if err != nil {
 			if !convert.IsSkip(err) {
 				r.flush()
 				return !r.stopped && r.emit(convert.Entry{}, asSkip(r.file.path, err))
 			}
 			r.skip(err)
-		} else if !r.line(l) {
+		} else if before := r.marker.before(r); !r.line(l) {
 			break
+		} else {
+			r.marker.after(r, l.Start, before)
 		}
 		if r.stopped {
 			return false
@@ -262,6 +272,7 @@ func (r *reader) flush() {
 		r.turns = append(r.turns, r.last)
 	}
 	r.last = e.ID
+	r.path = r.turns
 	r.stopped = !r.emit(*e, nil)
 }
 
@@ -376,7 +387,7 @@ func (r *reader) rewind(rec record, n int) {
 		if before := r.turns[len(r.turns)-n]; before != "" {
 			e.Parent = before
 		}
-		r.turns = r.turns[:len(r.turns)-n]
+		r.turns = slices.Clip(r.turns[:len(r.turns)-n]) // a bookmark has the others
 	}
 	r.putEvent(e, kept{Event: rec.Payload})
 }

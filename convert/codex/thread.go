@@ -96,6 +96,7 @@ func straighten(threads map[string]*thread, order []*thread) {
 
 // importer is one import: the threads of a Source.
 type importer struct {
+	source  convert.Source
 	fsys    fs.FS
 	threads map[string]*thread
 	root    map[string]*thread // of a helper agent: the session it works for
@@ -117,7 +118,7 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 		if !ok {
 			return
 		}
-		im := &importer{p.FS, threads, map[string]*thread{}}
+		im := &importer{p, p.FS, threads, map[string]*thread{}}
 		im.families(order)
 		done := map[string]bool{}
 		for _, t := range order {
@@ -168,7 +169,9 @@ func (im *importer) yieldAfterSources(ctx context.Context, t *thread, done map[s
 			return false
 		}
 		s := &convert.Session{Session: tidemark.Session{ForeignID: t.id}, Unchanged: true}
-		if !t.unchanged() {
+		if changed := !t.unchanged(); changed && t.alone() {
+			s = im.grown(t, im.growthOf(t))
+		} else if changed {
 			s = im.session(t)
 			s.Units = t.units()
 		}
@@ -453,7 +456,7 @@ func importFile(p convert.Source, yield func(*convert.Session, error) bool) {
 		t.arrange(files)
 	}
 	straighten(threads, []*thread{threads[r.thread]})
-	im := &importer{p.FS, threads, map[string]*thread{}}
+	im := &importer{p, p.FS, threads, map[string]*thread{}}
 	titles(p.FS, p.Path, threads)
 	t := threads[r.thread]
 	s := t.session(p.FS)
