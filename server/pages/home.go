@@ -246,9 +246,18 @@ const heatSteps = 4
 
 // heat are the days of the heat map, week by week.
 func heat(year map[int]*homeSum, from, to int) []web.HeatDay {
-	most := int64(0)
-	for _, d := range year {
-		most = max(most, d.Prompts)
+	// A shade is a quarter of the days on which something was said: measured by the
+	// busiest one, a single day would make all others look alike.
+	var counts []int64
+	for day := from; day <= to; day++ {
+		if of := year[day]; of != nil && of.Prompts > 0 {
+			counts = append(counts, of.Prompts)
+		}
+	}
+	slices.Sort(counts)
+	shade := func(prompts int64) int {
+		rank, _ := slices.BinarySearch(counts, prompts+1)
+		return min(max((rank*heatSteps+len(counts)-1)/max(len(counts), 1), 1), heatSteps)
 	}
 	var all []web.HeatDay
 	for day := from; day <= to; day++ {
@@ -259,10 +268,7 @@ func heat(year map[int]*homeSum, from, to int) []web.HeatDay {
 		if of := year[day]; of != nil {
 			d.Sessions, d.Prompts = of.Sessions, of.Prompts
 			d.Path = address("/sessions", nil, "active", activeSpan(day, day))
-			d.Shade = 1
-			if most > 0 {
-				d.Shade = int(min(max((of.Prompts*heatSteps+most-1)/most, 1), heatSteps))
-			}
+			d.Shade = shade(of.Prompts)
 		}
 		all = append(all, d)
 	}

@@ -126,7 +126,7 @@ func (a *arranger) quiet(v web.EntryView) {
 
 // count adds what an entry used to its turn.
 func (a *arranger) count(e tidemark.Entry) {
-	if !e.At.IsZero() {
+	if !e.At.IsZero() && !isQuiet(e) { // a program writes some when it opens the session again
 		a.turn.Ended = e.At
 	}
 	if u := e.Usage; u != nil {
