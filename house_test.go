@@ -31,7 +31,7 @@ var floors = map[string][]string{
 		"internal/grant", "internal/instructions", "internal/extension", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
-	"doors": {"open", "transfer", "transfer/watch", "transfer/remote", "transfer/sync", "transfer/resume", "server/...", "mcp", "acp"},
+	"doors": {"open", "transfer", "transfer/watch", "transfer/remote", "transfer/sync", "transfer/link", "transfer/resume", "server/...", "mcp", "acp"},
 	"roof":  {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
@@ -70,6 +70,8 @@ var neighbours = []struct{ from, to, reason string }{
 	{"transfer/watch", "open", "what is imported lies in a store that somebody opens"},
 	{"transfer/sync", "transfer/remote", "what is synced lies in a remote"},
 	{"transfer/sync", "open", "a checkup of a store says what is nowhere else"},
+	{"transfer/link", "transfer", "a link leads to what an export writes"},
+	{"server/...", "transfer/link", "a server answers to a link with the page that opens it"},
 	{"transfer/resume", "transfer", "a session goes on in a tool that was given it"},
 	{"mcp", "transfer/resume", "a session is left to somebody in a tool that it can go on in"},
 	{"server/...", "server/...", "the rooms of the server are made for each other"},

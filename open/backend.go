@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	neturl "net/url"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/remote"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Backend opens the backend that a store URL names, without decrypting anything:
@@ -102,6 +104,23 @@ func onThisMachine(address string) bool {
 // IsPostgres reports whether a store URL names a PostgreSQL database.
 func IsPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
+}
+
+// Share says who else may read a session of the store at a URL. A workspace may be
+// named by its name. ErrInvalid: it is not clear with whom.
+func Share(ctx context.Context, s *store.Store, url string, id tidemark.SessionID, scope tidemark.Scope) (err error) {
+	if !slices.Contains([]string{tidemark.Private, tidemark.InWorkspace, tidemark.InTenant}, scope.With) {
+		return tidemark.Invalidf("%q: want private, workspace or tenant", scope.With)
+	}
+	if (scope.With == tidemark.InWorkspace) != (scope.Workspace != "") {
+		return hint.With(tidemark.Invalidf("which workspace?"), "tidemark share %.8s workspace --workspace NAME", id)
+	}
+	if scope.Workspace != "" && IsPostgres(url) {
+		if scope.Workspace, err = postgres.WorkspaceIn(url, scope.Workspace); err != nil {
+			return err
+		}
+	}
+	return s.Share(ctx, id, scope)
 }
 
 // DatabaseOwner is the environment variable with the URL of the role that owns

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
 // TokenName is the file with the token of the local user of a server.
@@ -123,4 +124,22 @@ func keepToken(path, token string) (string, error) {
 		return "", tidemark.Storagef("%s: %w", path, err)
 	}
 	return token, nil
+}
+
+// LocalToken returns the token of the local user of the server of a store, from a file
+// or, where none is named, from where servers and clients keep it. ErrNotFound: no
+// server was started here yet.
+func LocalToken(store string, environ []string, file string) (string, error) {
+	path, err := TokenBeside(store, environ, file)
+	if err != nil {
+		return "", err
+	}
+	token, err := ReadToken(path)
+	if clients, dirErr := TokenPath(environ, ""); token == "" && err == nil && file == "" && dirErr == nil {
+		token, err = ReadToken(clients)
+	}
+	if token == "" && err == nil {
+		err = hint.With(tidemark.NotFoundf("%s: no token is there, so no server was started here yet", path), "start one with: tidemark serve")
+	}
+	return token, err
 }

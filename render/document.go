@@ -24,6 +24,7 @@ type Document struct {
 	Labels     map[int64]string // labels by the seq of their entry
 	Workers    []Worker         // helper agents, whose transcripts follow the entries
 	ExportedAt time.Time
+	Framed     bool   // the page is the srcdoc of a frame: links elsewhere open a window of their own
 	Words      *Words // the page's own words; nil: English
 }
 

@@ -27,7 +27,7 @@ import (
 // where it is and is returned.
 func HTML(w io.Writer, d Document, entries iter.Seq2[tidemark.Entry, error]) error {
 	h := newPage(buffered(w), &Transcript{Labels: d.Labels, Words: d.Words})
-	h.callers = d.callers()
+	h.callers, h.md.framed = d.callers(), d.Framed
 	h.head(&d)
 	if err := h.tree(d.Tree); err != nil {
 		return err
@@ -127,8 +127,13 @@ func (h *htmlPage) mix(parts ...string) {
 func (h *htmlPage) head(d *Document) {
 	title := d.title(h.s)
 	h.mix("<!doctype html>\n<html lang=\"", h.s.Lang, "\">\n<head>\n<meta charset=\"utf-8\">\n")
+	baseURI, base := "'none'", ""
+	if d.Framed {
+		// Links to entries would lead to the address of the page around it.
+		baseURI, base = "about:", `<base href="about:srcdoc">`+"\n"
+	}
 	h.say(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src `, StyleHash(),
-		`; img-src data:; base-uri 'none'; form-action 'none'">`, "\n",
+		`; img-src data:; base-uri `, baseURI, `; form-action 'none'">`, "\n", base,
 		`<meta name="viewport" content="width=device-width, initial-scale=1">`, "\n",
 		`<meta name="referrer" content="no-referrer">`, "\n",
 		`<meta name="color-scheme" content="light dark">`, "\n")

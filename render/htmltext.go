@@ -35,6 +35,7 @@ type mdHTML struct {
 	task   bool // the next text may begin with the box of a task
 	room   int  // how many bytes of link targets may still be written
 	paint  int  // how many bytes of code may still be coloured
+	framed bool // links open a window of their own
 }
 
 func (h *mdHTML) text(s string) {
@@ -387,7 +388,11 @@ func (h *mdHTML) affords(destination, title []byte) bool {
 }
 
 func (h *mdHTML) open(dest string) {
-	h.say(`<a rel="noopener noreferrer" href="`)
+	h.say("<a")
+	if h.framed {
+		h.say(` target="_blank"`)
+	}
+	h.say(` rel="noopener noreferrer" href="`)
 	escape(h.w, dest)
 	h.say(`"`)
 }

@@ -40,6 +40,9 @@ func (s *Server) guarded(calls, site http.Handler) http.Handler {
 			r.Body = http.MaxBytesReader(w, r.Body, s.o.Limits.Body)
 			s.o.Hooks.ServeHTTP(w, r.WithContext(stores.Doing(r.Context(), r.Method+" /hooks", r.URL.Path)))
 			return
+		case strings.HasPrefix(r.URL.Path, request.SharedPath):
+			s.serveLink(w, r)
+			return
 		case s.o.SignIn == nil && !isCall(r):
 			request.AnswerProblem(w, tidemark.NotFoundf("%s: nothing is here; see /openapi.json", r.URL.Path))
 			return
@@ -161,5 +164,5 @@ func isStream(r *http.Request) bool {
 // contain the client's values, and any id could be called files.
 func (s *Server) isBulk(r *http.Request) bool {
 	route := request.Route(r.Context())
-	return strings.HasSuffix(route, " /api/v1/import") || route == api.BackendPath || strings.Contains(route, "/{id}/files/{name")
+	return strings.HasSuffix(route, " /api/v1/import") || route == api.BackendPath || strings.HasSuffix(route, " "+request.LinksPath+"/{name}") || strings.Contains(route, "/{id}/files/{name")
 }

@@ -97,6 +97,8 @@ type Server struct {
 	api      *routes.Server
 	pages    *pages.Site
 	access   *auth.Access // who may do what
+	visitors auth.Visitors
+	openings chan struct{} // links that are being opened
 	shutdown *request.Shutdown
 	metrics  *metrics
 	handler  http.Handler
@@ -111,7 +113,7 @@ func New(o Options) (*Server, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Limits = o.Limits.WithDefaults()
-	s := &Server{o: o, mux: http.NewServeMux(), shutdown: request.NewShutdown(), access: auth.NewAccess(o.Auth, o.Limits.Recheck), metrics: newMetrics(o.Version)}
+	s := &Server{o: o, mux: http.NewServeMux(), shutdown: request.NewShutdown(), access: auth.NewAccess(o.Auth, o.Limits.Recheck), metrics: newMetrics(o.Version), openings: make(chan struct{}, maxOpenings)}
 	s.stores = stores.New(stores.Options{Open: o.Open, Holder: o.Holder, Acts: o.Acts, Together: o.Together, NoAudit: o.NoAudit, Log: o.Log, Now: o.Now,
 		Access: s.access, Shutdown: s.shutdown})
 	s.api = routes.New(s.mux, routes.Options{Stores: s.stores, Access: s.access, Shutdown: s.shutdown, Holder: o.Holder, Hosts: o.Hosts, Limits: o.Limits,
@@ -139,6 +141,16 @@ func (s *Server) FlushAudit(ctx context.Context) error { return s.stores.FlushAu
 // machine.
 func (s *Server) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	return s.stores.AnchorAudit(ctx)
+}
+
+// SweepLinks removes the copies of links that have expired. It is called from time
+// to time.
+func (s *Server) SweepLinks(ctx context.Context) error {
+	users, err := s.stores.Operators(ctx)
+	if err != nil {
+		return err
+	}
+	return users.SweepLinks(ctx)
 }
 
 // AuditHook adds to each commit in a store of a principal who made it, for a

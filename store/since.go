@@ -30,3 +30,17 @@ func ParseSince(s string, now time.Time) (time.Time, error) {
 	}
 	return time.Time{}, tidemark.Invalidf("time %q: want a date like 2026-11-15, RFC 3339, or an age like 36h or 7d", s)
 }
+
+// ParseLife reads how long something lasts, like 12h or 30d; 0 for never, which means
+// that it does not end. ErrInvalid: it is neither.
+func ParseLife(text string) (time.Duration, error) {
+	if text == "never" {
+		return 0, nil
+	}
+	now := time.Now()
+	at, err := ParseSince(text, now)
+	if err != nil || !at.Before(now) || strings.Contains(text, "-") {
+		return 0, tidemark.Invalidf("--expires %q: want a time like 12h or 30d, or never", text)
+	}
+	return now.Sub(at), nil
+}

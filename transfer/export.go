@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ type ExportOptions struct {
 	Format string
 	// Redact masks secrets.
 	Redact bool
+	// Framed makes an html for a frame of another page.
+	Framed bool
 	// AllBranches exports the whole log, in the order it was written; OnlyNode
 	// only the entries of the named node, and not those that lead to it.
 	AllBranches, OnlyNode bool
@@ -46,6 +49,25 @@ func Formats() []string {
 		}
 	}
 	return all
+}
+
+// FormatFor returns the format of a file: the one that is named, else that of its
+// extension, else md. ErrInvalid: the one that is named is none of a single file.
+func FormatFor(named, file string) (string, error) {
+	format := named
+	if format == "" {
+		format = strings.TrimPrefix(filepath.Ext(file), ".")
+		switch {
+		case format == "htm":
+			format = "html"
+		case !IsDocument(format):
+			format = "md"
+		}
+	}
+	if !IsDocument(format) {
+		return "", tidemark.Invalidf("format %q: want one of %s", named, strings.Join(Formats(), ", "))
+	}
+	return format, nil
 }
 
 // Export is the export of a session as one file.
@@ -181,7 +203,7 @@ func (x *Export) Write(ctx context.Context, w io.Writer) error {
 // document is what the readable formats say about a session.
 func (x *Export) document(ctx context.Context) (render.Document, error) {
 	v := x.at.View
-	d := render.Document{Session: v.Session, UpdatedAt: v.UpdatedAt, Messages: v.Messages, ExportedAt: time.Now()}
+	d := render.Document{Session: v.Session, UpdatedAt: v.UpdatedAt, Messages: v.Messages, ExportedAt: time.Now(), Framed: x.Framed}
 	if v.State != store.Live {
 		d.State = v.State
 	}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -64,6 +65,28 @@ func fetch(ctx context.Context, url string, read func(io.Reader) error) error {
 	return read(io.LimitReader(resp.Body, maxAbout))
 }
 
+// LocalURL returns the URL of a server that listens at an address of this machine, or
+// of one with a certificate. ErrInvalid: it is neither.
+func LocalURL(addr string) (string, error) {
+	scheme := "http"
+	if rest, ok := strings.CutPrefix(addr, "https://"); ok {
+		scheme, addr = "https", rest
+	}
+	addr = strings.TrimSuffix(strings.TrimPrefix(addr, "http://"), "/")
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", tidemark.Invalidf("--addr %q: want HOST:PORT", addr)
+	}
+	ip := net.ParseIP(host)
+	if host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	if ip = net.ParseIP(host); scheme == "http" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", hint.With(tidemark.Invalidf("--addr %s: the token would go over the wire for all to read", addr), "put https:// in front, or name an address of this machine")
+	}
+	return scheme + "://" + net.JoinHostPort(host, port), nil
+}
+
 // SignInLink is a link that signs a browser in, once.
 type SignInLink struct {
 	URL  string    `json:"url"`
@@ -107,4 +130,63 @@ func RequestSignInLink(ctx context.Context, base, token string) (SignInLink, err
 		return SignInLink{}, tidemark.Unsupportedf("the server at %s makes no link: %s", base, strings.TrimSpace(res.Status+" "+said.Detail))
 	}
 	return SignInLink{URL: base + said.Path, Till: said.Till}, nil
+}
+
+// APICall is a call of a server that is none of a Backend.
+type APICall struct {
+	Method, Path string // with its query
+	Body         []byte // nil: none
+	Into         any    // receives the answer, which is JSON
+}
+
+const (
+	// maxAnswer bounds what a server may answer to an APICall.
+	maxAnswer = 16 << 20
+	// apiTimeout bounds the call: a large body on a slow line takes minutes.
+	apiTimeout = 10 * time.Minute
+)
+
+// CallAPI makes one call of the server at an address. Errors are those of the server.
+// Callers may make it again: it tries once.
+func CallAPI(ctx context.Context, address string, token func(context.Context) (string, error), c APICall) error {
+	b := &Backend{o: Options{Token: token}}
+	var err error
+	if b.base, err = parse(address, false); err != nil {
+		return err
+	}
+	b.client()
+	defer b.owned.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	r, err := http.NewRequestWithContext(ctx, c.Method, b.base.String()+c.Path, bytes.NewReader(c.Body))
+	if err != nil {
+		cancel()
+		return tidemark.Invalidf("server address: %w", err)
+	}
+	if c.Body != nil {
+		r.Header.Set("Content-Type", "application/octet-stream")
+	}
+	if word, err := b.token(ctx); err != nil {
+		cancel()
+		return err
+	} else if word != "" {
+		r.Header.Set("Authorization", "Bearer "+word)
+	}
+	res, err := b.http.Do(r)
+	if err != nil {
+		cancel()
+		return b.broken(err, true)
+	}
+	a := &answer{Response: res, cancel: cancel, body: &watchedBody{in: res.Body, watch: time.AfterFunc(quietFor, cancel)}}
+	defer a.close()
+	if res.StatusCode >= 300 {
+		return b.refusal(a)
+	}
+	text, err := b.readAll(a, maxAnswer)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, c.Into); err != nil {
+		return tidemark.Storagef("%s: answers, but not as a Tidemark server does", b.base)
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -108,27 +107,8 @@ same session.`,
 	return cmd
 }
 
-// formatOf returns the format: that of --format, else that of the file's
-// extension, else md.
-func (x exportFlags) formatOf() (string, error) {
-	format := x.format
-	if format == "" {
-		format = strings.TrimPrefix(filepath.Ext(x.output), ".")
-		switch {
-		case format == "htm":
-			format = "html"
-		case !transfer.IsDocument(format):
-			format = "md"
-		}
-	}
-	if !transfer.IsDocument(format) {
-		return "", tidemark.Invalidf("format %q: want one of %s", x.format, strings.Join(transfer.Formats(), ", "))
-	}
-	return format, nil
-}
-
 func (a *app) exportOne(cmd *cobra.Command, ref string, x exportFlags) error {
-	format, err := x.formatOf()
+	format, err := transfer.FormatFor(x.format, x.output)
 	if err != nil {
 		return err
 	}

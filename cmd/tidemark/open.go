@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"net"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/remote"
-	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/open"
 )
@@ -43,7 +39,7 @@ browser in, and opens it. The link works once, and for two minutes.`,
 }
 
 func (o *openFlags) run(ctx context.Context) error {
-	base, err := serverURL(o.addr)
+	base, err := remote.LocalURL(o.addr)
 	if err != nil {
 		return err
 	}
@@ -51,19 +47,9 @@ func (o *openFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path, err := open.TokenBeside(store, os.Environ(), o.tokenFile)
+	token, err := open.LocalToken(store, os.Environ(), o.tokenFile)
 	if err != nil {
 		return err
-	}
-	token, err := open.ReadToken(path)
-	if clients, dirErr := open.TokenPath(os.Environ(), ""); token == "" && err == nil && o.tokenFile == "" && dirErr == nil {
-		token, err = open.ReadToken(clients)
-	}
-	if err != nil {
-		return err
-	}
-	if token == "" {
-		return hint.With(tidemark.NotFoundf("%s: no token is there, so no server was started here yet", path), "start one with: tidemark serve")
 	}
 	link, err := remote.RequestSignInLink(ctx, base, token)
 	if err != nil {
@@ -78,25 +64,4 @@ func (o *openFlags) run(ctx context.Context) error {
 		o.say("No browser could be started (%v). Open this link, within two minutes:", err)
 	}
 	return o.printf(link, "%s\n", link.URL)
-}
-
-// serverURL returns the URL of a server that listens at an address.
-func serverURL(addr string) (string, error) {
-	scheme := "http"
-	if rest, ok := strings.CutPrefix(addr, "https://"); ok {
-		scheme, addr = "https", rest
-	}
-	addr = strings.TrimSuffix(strings.TrimPrefix(addr, "http://"), "/")
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", tidemark.Invalidf("--addr %q: want HOST:PORT", addr)
-	}
-	ip := net.ParseIP(host)
-	if host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	if ip = net.ParseIP(host); scheme == "http" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", hint.With(tidemark.Invalidf("--addr %s: the token would go over the wire for all to read", addr), "put https:// in front, or name an address of this machine")
-	}
-	return scheme + "://" + net.JoinHostPort(host, port), nil
 }

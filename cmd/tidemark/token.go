@@ -3,18 +3,15 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -50,18 +47,15 @@ scope backend, or none.`,
 		Example: "  tidemark token create ci --role writer --expires 30d\n  tidemark token create reports --role reader --scope sessions --scope search --tenant acme",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			life, err := parseLife(expires)
+			life, err := store.ParseLife(expires)
 			if err == nil {
 				err = tenant.CheckRole(role)
 			}
 			if err != nil {
 				return err
 			}
-			known := append(slices.Clone(pages.TokenScopes), auth.MetricsScope)
-			for _, scope := range scopes {
-				if !slices.Contains(known, scope) {
-					return hint.With(tidemark.Invalidf("--scope %q: there is no such part of a server", scope), "one of: %s", strings.Join(known, ", "))
-				}
+			if err := pages.CheckScopes(scopes); err != nil {
+				return err
 			}
 			s, err := a.directory(cmd.Context(), open.Create)
 			if err != nil {
@@ -104,19 +98,6 @@ scope backend, or none.`,
 	f.StringVar(&as, "as", "", "the `USER` on whose behalf it acts: an id or an email; the default is the tenant itself")
 	f.StringVar(&expires, "expires", "90d", "how long it works, like 12h or 30d; never")
 	return cmd
-}
-
-// parseLife parses how long a token works; 0 means forever.
-func parseLife(text string) (time.Duration, error) {
-	if text == "never" {
-		return 0, nil
-	}
-	now := time.Now()
-	at, err := store.ParseSince(text, now)
-	if err != nil || !at.Before(now) || strings.Contains(text, "-") {
-		return 0, tidemark.Invalidf("--expires %q: want a time like 12h or 30d, or never", text)
-	}
-	return now.Sub(at), nil
 }
 
 func tokenListCommand(a *app) *cobra.Command {

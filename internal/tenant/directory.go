@@ -1,7 +1,8 @@
 // Package tenant is the operator's part of a store: which tenants there are,
 // their users, workspaces and service tokens, who did what (the audit log), and
-// what the servers of one store have to share: their keys, who signed out, and
-// responses to requests that may be repeated.
+// what the servers of one store have to share: their keys, who signed out,
+// responses to requests that may be repeated, and the sealed copies that links
+// lead to.
 //
 // It never keeps the text of a token or a cookie, nor the content of a
 // session. It does not decide what a role may do: the server does.
@@ -28,6 +29,8 @@ const (
 	kindAnchor    = "anchor"    // log: TENANT, earlier heads of the audit log
 	kindServerKey = "serverkey" // record: NAME, a secret that all servers of the store share
 	kindSignOut   = "signout"   // record: HASH, a cookie that is no longer valid
+	kindLink      = "link"      // record: NAME, a link to a copy of a session, grouped by its owner
+	kindLinkData  = "linkdata"  // record: NAME, the copy that the link leads to, which no server can read
 )
 
 // Directory is the operator's part of a store. Its methods may be called

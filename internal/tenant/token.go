@@ -26,8 +26,11 @@ import (
 // scanners recognise one.
 const TokenPrefix = "tmk_"
 
-// Revoked is the state of a token that is not Active.
-const Revoked = "revoked"
+// The states of a token or a link that is not Active.
+const (
+	Revoked = "revoked"
+	Expired = "expired"
+)
 
 // usedEvery is how often the use of a token is recorded.
 const usedEvery = time.Minute

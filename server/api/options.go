@@ -74,6 +74,7 @@ func New(mux *http.ServeMux, o Options) *Server {
 	s.leaseRoutes()
 	s.fleetRoutes()
 	s.itemRoutes()
+	s.linkRoutes()
 	s.adminRoutes()
 	s.signInRoutes()
 	s.socketRoutes()

@@ -16,6 +16,10 @@ const (
 	// does at once.
 	failuresAtOnce = 50
 	failuresEvery  = time.Second
+	// A stranger opens a link by two requests. All people behind one proxy have one
+	// address.
+	visitsAtOnce = 500
+	visitsEvery  = 50 * time.Millisecond
 )
 
 // failures slows down guessing, for each address by itself, so that nobody
@@ -33,7 +37,9 @@ func (f *failures) tooMany(address string) bool {
 	return l != nil && l.Tokens() < 1
 }
 
-func (f *failures) add(address string) {
+func (f *failures) add(address string) { f.count(address, failuresEvery, failuresAtOnce) }
+
+func (f *failures) count(address string, every time.Duration, atOnce int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.from == nil || len(f.from) >= maxRemembered {
@@ -41,10 +47,24 @@ func (f *failures) add(address string) {
 	}
 	l := f.from[address]
 	if l == nil {
-		l = rate.NewLimiter(rate.Every(failuresEvery), failuresAtOnce)
+		l = rate.NewLimiter(rate.Every(every), atOnce)
 		f.from[address] = l
 	}
 	l.Allow()
+}
+
+// Visitors bound what strangers may ask for, each address by itself. Their zero value
+// is ready.
+type Visitors struct{ visits failures }
+
+// Enter reports whether the address of a request may ask now.
+func (v *Visitors) Enter(r *http.Request) bool {
+	address := addressOf(r)
+	if v.visits.tooMany(address) {
+		return false
+	}
+	v.visits.count(address, visitsEvery, visitsAtOnce)
+	return true
 }
 
 // addressOf is where a request comes from. A household has many IPv6 addresses

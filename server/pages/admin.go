@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
@@ -177,8 +178,19 @@ func (s *Site) exportAudit(w http.ResponseWriter, r *http.Request) {
 
 // TokenScopes are the parts of the server that a token may be for. An operator
 // may also grant MetricsScope.
-var TokenScopes = []string{"sessions", "search", "resolve", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend", "ws",
+var TokenScopes = []string{"sessions", "search", "resolve", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend", "links", "ws",
 	"datasets", "optimization-runs", "run-steps", "sandbox-snapshots", "workspaces", "users", "tenants", "tokens", "audit", request.MCPPath[1:]}
+
+// CheckScopes returns ErrInvalid for what is no part of a server.
+func CheckScopes(scopes []string) error {
+	known := append(slices.Clone(TokenScopes), auth.MetricsScope)
+	for _, scope := range scopes {
+		if !slices.Contains(known, scope) {
+			return hint.With(tidemark.Invalidf("--scope %q: there is no such part of a server", scope), "one of: %s", strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
 
 // tokenPages are the service tokens.
 func (s *Site) tokenPages() {

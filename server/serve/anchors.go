@@ -13,36 +13,46 @@ import (
 	"github.com/tidemark-sessions/tidemark/server"
 )
 
-// anchorEvery is how often the head of the audit log is written elsewhere.
-const anchorEvery = time.Minute
+// everyMinute is how often the head of the audit log is written elsewhere, and how
+// often what has expired is removed.
+const everyMinute = time.Minute
 
 // keepAnchors writes the heads of audit logs to a file, and returns a
 // function that ends that. Whoever changes the log would have to change the
 // file as well.
 func (v *running) keepAnchors(ctx context.Context, s *server.Server) (end func()) {
+	stop := v.repeatedly(ctx, func(ctx context.Context) error { return v.anchor(ctx, s) })
+	return func() {
+		stop()
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		if err := errors.Join(s.FlushAudit(late), v.anchor(late, s)); err != nil {
+			v.Complain(err)
+		}
+	}
+}
+
+// repeatedly does something now and every minute, and returns a function that ends
+// that.
+func (v *running) repeatedly(ctx context.Context, do func(context.Context) error) (end func()) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
-			if err := v.anchor(ctx, s); err != nil && ctx.Err() == nil {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
 				v.Complain(err)
 			}
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(anchorEvery):
+			case <-time.After(everyMinute):
 			}
 		}
 	}()
 	return func() {
 		stop()
 		<-done
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-		defer cancel()
-		if err := errors.Join(s.FlushAudit(late), v.anchor(late, s)); err != nil {
-			v.Complain(err)
-		}
 	}
 }
 

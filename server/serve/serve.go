@@ -154,6 +154,7 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 	}
 	defer v.keepAnchors(ctx, s)()
 	defer v.access.oidc.watch(ctx)()
+	defer v.repeatedly(ctx, s.SweepLinks)()
 	return v.Serve(ctx, s, s, listener, &v.Program)
 }
 

@@ -208,6 +208,15 @@ func (r *Remotes) List(ctx context.Context) ([]Remote, error) {
 	return all, nil
 }
 
+// URLs returns where the remotes are.
+func (r *Remotes) URLs(ctx context.Context) (urls []string, err error) {
+	all, err := r.List(ctx)
+	for _, one := range all {
+		urls = append(urls, one.URL)
+	}
+	return urls, err
+}
+
 // Add makes a remote known to this store. An empty place becomes a remote. One that
 // others made opens with code: what Pair returned there, or any age identity or
 // recovery key that they let in. ErrSealed: it opens with something else.
