@@ -13,10 +13,11 @@ import (
 // batchBytes bounds what is committed at once: others wait for a commit.
 const batchBytes = 256 << 10
 
-// The states of the record of a segment.
+// The states of the record of a segment. One that is whole has none: a state is an
+// entry in two indexes of a database. Earlier versions called it "made".
 const (
 	making = "making" // its blocks are not all there
-	made   = "made"
+	made   = ""
 )
 
 // about is the body of the record of a segment, for people and for counting. The
