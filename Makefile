@@ -149,6 +149,11 @@ audit-trial: build deps ## every acknowledged write has its audit line after 100
 load: build deps ## followers and writers over HTTP while servers and connections die (minutes)
 	$(GO) run ./workshop/load -bin bin/tidemark -followers 1000 -writers 200 -entries 40 -drains 3 -kills 3 -cuts 6
 
+.PHONY: failover
+failover: build deps ## the database fails over under load: a synchronous standby loses nothing, of an asynchronous one what is lost is told
+	$(GO) run ./workshop/load -bin bin/tidemark -followers 200 -writers 60 -entries 60 -drains 2 -kills 2 -cuts 2 -failover
+	$(GO) test -count=5 -run FollowersAreTold -v ./workshop/load
+
 .PHONY: bench
 bench: build ## measure beside the physical limit and beside peers, as ratios
 	bash scripts/bench.sh

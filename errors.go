@@ -29,6 +29,7 @@ var (
 	ErrNoSessions = Errorf(ErrNotFound, "there is no session yet")
 	ErrOnHold     = Errorf(ErrDenied, "on hold")
 	ErrLocalOnly  = Errorf(ErrInvalid, "local-only")
+	ErrWentBack   = Errorf(ErrConflict, "the log went back: the store was restored, or failed over to a copy that lacked its end")
 )
 
 // Code is what one sentinel is called outside of Go.

@@ -25,7 +25,8 @@ type follower struct {
 	res  *http.Response
 	in   *bufio.Scanner
 	stop context.CancelFunc
-	last string // the id of the last event
+	last string // the seq of the last entry
+	id   string // the id of its event
 }
 
 func (s *testServer) follow(t *testing.T, who, path, last string) *follower {
@@ -63,7 +64,8 @@ func (f *follower) event() (name, data string) {
 		line := f.in.Text()
 		switch {
 		case strings.HasPrefix(line, "id: "):
-			f.last = line[4:]
+			f.id = line[4:]
+			f.last, _, _ = strings.Cut(f.id, "-")
 		case strings.HasPrefix(line, "event: "):
 			name = line[7:]
 		case strings.HasPrefix(line, "data: "):

@@ -22,6 +22,7 @@ var open = []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/o
 func (s *Server) guarded(calls, site http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	limits := request.NewQuotas(s.o.Limits)
+	s.metrics.limited = limits.Limited()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -113,6 +114,7 @@ func (s *Server) spaceOf(r *http.Request) (*http.Request, bool) {
 func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler, limits *request.Quotas, caller request.Caller) {
 	request.NoteCaller(r.Context(), caller)
 	leave, err := limits.Enter(caller, isStream(r))
+	limits.Tell(w.Header(), caller)
 	if err != nil {
 		request.AnswerProblem(w, err)
 		return

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,11 +35,24 @@ func TestNobodyUnknownGetsIn(t *testing.T) {
 }
 
 func TestTheOperatorSeesWhatIsCounted(t *testing.T) {
-	s := newTestServer(t)
-	s.call(t, "writer-a", "GET", "/api/v1/nothing", nil).want(t, 404).problem(t)
+	s := newTestServer(t, func(o *Options) {
+		o.Limits.User.Burst, o.Limits.User.Rate = 2, 0.001
+		o.Measure = func() []Measure {
+			return []Measure{{Name: "tidemark_sea", Kind: "gauge", Help: "How it is.", Values: []Value{{`{state="calm"}`, 7}}}}
+		}
+	})
+	for range 3 {
+		s.call(t, "reader-a", "GET", "/api/v1/nothing", nil).problem(t)
+	}
 	a := s.call(t, "op", "GET", "/metrics", nil).want(t, 200)
-	if !strings.Contains(string(a.Body), `tidemark_http_requests_total{method="GET",route="/api/",status="404"} 1`) {
+	if !strings.Contains(string(a.Body), `tidemark_http_requests_total{method="GET",route="/api/",status="404"} 2`) {
 		t.Errorf("not counted:\n%s", a.Body)
+	}
+	for _, want := range []string{`tidemark_limited_total{limit="requests"} 1`, `tidemark_limited_total{limit="streams"} 0`, `tidemark_sea{state="calm"} 7`,
+		"# TYPE go_goroutines gauge", "\ngo_memstats_heap_alloc_bytes ", "\nprocess_start_time_seconds "} {
+		if !strings.Contains(string(a.Body), want) {
+			t.Errorf("%s is not in\n%s", want, a.Body)
+		}
 	}
 }
 
@@ -68,8 +82,11 @@ func TestATenantHasItsLimitsAndTheOthersGoOn(t *testing.T) {
 		o.Limits = request.Limits{Rate: 0.001, Burst: 3, Body: 1000}
 		o.Limits.User.Burst = 3
 	})
-	for range 3 {
-		s.call(t, "writer-a", "GET", "/api/v1/nothing", nil).want(t, 404)
+	for left := range 3 {
+		h := s.call(t, "writer-a", "GET", "/api/v1/nothing", nil).want(t, 404).Header
+		if h.Get("RateLimit-Limit") != "3" || h.Get("RateLimit-Remaining") != strconv.Itoa(2-left) {
+			t.Errorf("%s of %s are left, want %d of 3", h.Get("RateLimit-Remaining"), h.Get("RateLimit-Limit"), 2-left)
+		}
 	}
 	a := s.call(t, "reader-a", "GET", "/api/v1/nothing", nil).want(t, 429)
 	if a.problem(t); a.Header.Get("Retry-After") == "" {

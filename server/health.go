@@ -33,7 +33,11 @@ func (s *Server) healthRoutes() {
 			return
 		}
 		w.Header().Set("Content-Type", metricsType)
-		s.metrics.write(w)
+		var more []Measure
+		if s.o.Measure != nil {
+			more = s.o.Measure()
+		}
+		s.metrics.write(w, more)
 	})
 	s.mux.Handle("/api/v1/backend/", s.backendCalls())
 	s.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // metricsType is the text format that Prometheus reads. It is so simple that
@@ -22,6 +26,8 @@ const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 // session or its content.
 type metrics struct {
 	version         string
+	began           time.Time
+	limited         *request.Limited
 	active, streams atomic.Int64
 
 	mu       sync.Mutex
@@ -49,7 +55,7 @@ type histogram struct {
 }
 
 func newMetrics(version string) *metrics {
-	return &metrics{version: version, requests: make(map[outcome]int64), seconds: make(map[string]*histogram)}
+	return &metrics{version: version, began: time.Now(), requests: make(map[outcome]int64), seconds: make(map[string]*histogram)}
 }
 
 // answered counts one answer.
@@ -81,7 +87,7 @@ func label(s string) string {
 }
 
 // write writes everything that was counted.
-func (m *metrics) write(w io.Writer) error {
+func (m *metrics) write(w io.Writer, more []Measure) error {
 	var b bytes.Buffer
 	about := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
 	about("tidemark_build_info", "gauge", "Which version this is.")
@@ -105,6 +111,58 @@ func (m *metrics) write(w io.Writer) error {
 		fmt.Fprintf(&b, "tidemark_http_request_seconds_sum{route=%s} %g\ntidemark_http_request_seconds_count{route=%s} %d\n", on, h.sum, on, h.count)
 	}
 	m.mu.Unlock()
+	about("tidemark_limited_total", "counter", "Requests that were refused because of a limit.")
+	for _, l := range []struct {
+		name string
+		n    *atomic.Int64
+	}{{"requests", &m.limited.Rate}, {"at_once", &m.limited.AtOnce}, {"streams", &m.limited.Streams}} {
+		fmt.Fprintf(&b, "tidemark_limited_total{limit=%s} %d\n", label(l.name), l.n.Load())
+	}
+	for _, one := range append(m.process(), more...) {
+		about(one.Name, one.Kind, one.Help)
+		for _, v := range one.Values {
+			fmt.Fprintf(&b, "%s%s %s\n", one.Name, v.Labels, strconv.FormatFloat(v.Value, 'g', -1, 64))
+		}
+	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// Measure is one metric that somebody else measures.
+type Measure struct {
+	Name   string
+	Kind   string // gauge or counter
+	Help   string
+	Values []Value
+}
+
+// Value is one value of a metric. Labels are as they are written, such as
+// {state="idle"}; "" is none.
+type Value struct {
+	Labels string
+	Value  float64
+}
+
+// One returns a Measure of one value.
+func One(name, kind, help string, value float64) Measure {
+	return Measure{name, kind, help, []Value{{"", value}}}
+}
+
+// process returns what is to be known of this process, under the names that
+// dashboards for Go programs know.
+func (m *metrics) process() []Measure {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	all := []Measure{
+		One("go_goroutines", "gauge", "Goroutines that exist.", float64(runtime.NumGoroutine())),
+		One("go_memstats_heap_alloc_bytes", "gauge", "Bytes of the heap that are in use.", float64(mem.HeapAlloc)),
+		One("go_memstats_sys_bytes", "gauge", "Bytes that Go got from the system.", float64(mem.Sys)),
+		One("go_memstats_alloc_bytes_total", "counter", "Bytes that were allocated, freed ones included.", float64(mem.TotalAlloc)),
+		One("go_gc_cycles_total", "counter", "Garbage collections.", float64(mem.NumGC)),
+		One("process_start_time_seconds", "gauge", "When the process began, since 1970.", float64(m.began.UnixMilli())/1000),
+	}
+	if files, err := os.ReadDir("/proc/self/fd"); err == nil {
+		all = append(all, One("process_open_fds", "gauge", "Files and connections that are open.", float64(len(files))))
+	}
+	return all
 }

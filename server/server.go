@@ -80,6 +80,8 @@ type Options struct {
 	Log *slog.Logger
 	// Limits bound what callers may do.
 	Limits request.Limits
+	// Measure returns what else /metrics shows; nil: nothing.
+	Measure func() []Measure
 	// CursorKey signs cursors; servers that share it accept each other's. The
 	// default is random.
 	CursorKey []byte

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"iter"
 	"time"
 
@@ -13,7 +15,8 @@ import (
 const draftLook = time.Second
 
 // Follow yields the entries after seq as they are written, by any process, until
-// ctx ends; it then yields the error of ctx. A View with its draft also yields
+// ctx ends; it then yields the error of ctx. ErrWentBack: entries that were
+// yielded, or seq itself, are no longer there. A View with its draft also yields
 // the entries of the draft, again when they change, and once more when they are
 // final.
 func (v *View) Follow(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, error] {
@@ -38,8 +41,16 @@ func (v *View) Follow(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, 
 // following is where a Follow is.
 type following struct {
 	v      *View
-	seq    int64 // the newest entry that was yielded
+	seq    int64  // the newest entry that was yielded
+	stamp  string // its Stamp, "" as long as that is not known
 	drafts *draftFollowing
+}
+
+// Stamp tells an entry from every other one that may have the same seq: after a
+// failover that lost the end of a log, the next entries get the numbers of those
+// that were lost. It stays when an entry is masked.
+func Stamp(e tidemark.Entry) string {
+	return fmt.Sprintf("%08x", crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %s %s", e.At.UnixMicro(), e.Kind, e.Key)))
 }
 
 // news yields what is new, and reports whether to go on.
@@ -49,13 +60,33 @@ func (f *following) news(ctx context.Context, yield func(tidemark.Entry, error) 
 		yield(tidemark.Entry{}, err)
 		return false
 	}
-	for e, err := range f.v.entries(ctx, segments, f.seq+1, 1<<62) {
+	// The last one is read again: the log may have gone back meanwhile.
+	again := f.seq > 0
+	for e, err := range f.v.entries(ctx, segments, max(1, f.seq), 1<<62) {
+		switch {
+		case again && e.Seq == f.seq && errors.Is(err, tidemark.ErrCorrupt):
+			again = false
+			continue
+		case again && e.Seq == f.seq && err == nil && (f.stamp == "" || f.stamp == Stamp(e)):
+			again, f.stamp = false, Stamp(e)
+			continue
+		case again && f.stamp != "" && e.Seq >= f.seq && (err == nil || errors.Is(err, tidemark.ErrCorrupt)):
+			yield(tidemark.Entry{}, tidemark.ErrWentBack)
+			return false
+		}
 		// Damage without an entry of its own is that of the whole log:
 		// nothing can be read after it.
 		if !yield(e, err) || err != nil && (e.Seq <= f.seq || !errors.Is(err, tidemark.ErrCorrupt)) {
 			return false
 		}
-		f.seq = e.Seq
+		again, f.seq, f.stamp = false, e.Seq, ""
+		if err == nil {
+			f.stamp = Stamp(e)
+		}
+	}
+	if again && f.stamp != "" {
+		yield(tidemark.Entry{}, tidemark.ErrWentBack)
+		return false
 	}
 	if f.drafts == nil {
 		return true

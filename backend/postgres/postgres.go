@@ -19,6 +19,7 @@ import (
 	"maps"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -172,6 +173,22 @@ func (db *Database) Writable(ctx context.Context) error {
 		return tidemark.Storagef("database %s: %w", db.place, ErrReadOnly)
 	}
 	return db.named(err)
+}
+
+// Pool is how the connections of a Database are used.
+type Pool struct {
+	Most, Busy, Idle int
+	// Asked is how often a connection was asked for, Waited how often there was
+	// none, and Waiting how long everybody waited together.
+	Asked, Waited int64
+	Waiting       time.Duration
+}
+
+// Pool returns how the connections are used.
+func (db *Database) Pool() Pool {
+	s := db.pool.Stat()
+	return Pool{Most: int(s.MaxConns()), Busy: int(s.AcquiredConns()), Idle: int(s.IdleConns()),
+		Asked: s.AcquireCount(), Waited: s.EmptyAcquireCount(), Waiting: s.EmptyAcquireWaitTime()}
 }
 
 // Size returns how many bytes the tables and their indexes take, for all tenants

@@ -211,15 +211,19 @@ func (h *hints) wait(one hint) (c chan struct{}, poll time.Duration, leave func(
 
 // Wait returns when log is longer than after: at once after a commit of this
 // process, soon after one of another. Where hints do not get through, it polls
-// about every second.
+// about every second. When log is shorter, it returns after about a second, so that
+// the caller sees that it went back.
 func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 	one := hintOf(b.who, log)
-	for {
+	for first := true; ; first = false {
 		grown, poll, leave := b.db.hints.wait(one)
 		length, err := b.length(ctx, log)
-		if err != nil || length > after {
+		if err != nil || length > after || length < after && !first {
 			leave()
 			return err
+		}
+		if length < after {
+			poll = pollEvery
 		}
 		tick := time.NewTimer(poll)
 		select {

@@ -77,7 +77,7 @@ have ` + "`_FILE`" + ` at the end and do the same. An unknown key is an error th
 `)
 	for _, s := range serve.Default().Settings() {
 		flag, variable, help := "", "", strings.ReplaceAll(s.Help, "`", "")
-		if !s.Secret {
+		if !s.Secret && !s.FileOnly {
 			flag = "`--" + s.Name + "`"
 		}
 		if s.Variable != "" {

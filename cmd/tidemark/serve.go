@@ -71,7 +71,7 @@ most, and streams are told to come back.`,
 	f.StringVar(&v.file, "file", "", "`FILE` with settings ($"+serve.FileVariable+"; default serve.yaml beside config.yaml)")
 	f.BoolVar(&v.check, "check", false, "say what is set and by what, look whether the server could start, and leave")
 	for _, s := range v.Settings() {
-		if !s.Everywhere && !s.Secret {
+		if !s.Everywhere && !s.Secret && !s.FileOnly {
 			f.Var(s, s.Name, s.Usage())
 			if s.Type() == "bool" {
 				f.Lookup(s.Name).NoOptDefVal = "true"

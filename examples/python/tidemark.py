@@ -263,7 +263,8 @@ class Session:
     def follow(self, after=0):
         """Every entry behind a seq, now and as they are written, each once,
         however often the connection breaks. It ends when the session is
-        removed."""
+        removed. Conflict: the log went back, after a failover that lost its
+        end; read it again."""
         until, pause = None, 0.05
         while True:
             try:
@@ -271,6 +272,8 @@ class Session:
                     until, pause = None, 0.05
                     if event == "gone":
                         return
+                    if event == "reset":
+                        raise Conflict(409, {"code": "conflict", "detail": "the log went back"})
                     if event == "message":
                         yield data
                         after = data["seq"]

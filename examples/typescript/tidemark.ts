@@ -262,6 +262,7 @@ export class Session {
   /**
    * Every entry behind a seq, now and as they are written, each once, however
    * often the connection breaks. It ends when the session is removed.
+   * Conflict: the log went back, after a failover that lost its end.
    */
   async *follow(after = 0): AsyncGenerator<Entry> {
     let until = 0
@@ -272,6 +273,7 @@ export class Session {
           pause = 50
           if (event === 'gone') return
           if (event === 'problem') throw errorOf(data.status, data)
+          if (event === 'reset') throw errorOf(409, { code: 'conflict', detail: 'the log went back' })
           if (event !== 'message') continue
           yield data
           after = data.seq

@@ -24,7 +24,7 @@ func (s *Server) entryRoutes() {
 	huma.Register(s.huma, status(s.takes(op("POST", entriesPath, "append-entries", "Append to a session", "entries", request.Writer)), http.StatusCreated), s.appendEntries)
 	huma.Register(s.huma, op("GET", entriesPath, "list-entries", "Read a session: a branch, or the whole log", "entries", request.Reader), s.listEntries)
 	follow := op("GET", entriesPath+"/stream", "follow-entries", "Follow a session as it grows", "entries", request.Reader)
-	follow.Description = "Server-sent events: the id of each is the seq of an entry, its data the entry. Last-Event-ID, or ?after=, goes on behind an entry. " +
+	follow.Description = "Server-sent events: the id of each is the seq of an entry and a stamp, its data the entry. Last-Event-ID, or ?after=, goes on behind an entry. reset says that the log went back and comes again from its beginning. " +
 		"An event named gone says that the session was removed, bye that the server goes down."
 	follow.Responses = streamed("text/event-stream", "entries as they are written")
 	huma.Register(s.huma, follow, s.followEntries)

@@ -22,8 +22,8 @@ type followInput struct {
 	SessionInput
 	Worker      string `query:"worker" maxLength:"64" doc:"the log of this worker"`
 	Draft       bool   `query:"draft" doc:"also what another tool may still change: events of the name draft without an id, again when they change, and once more as an entry when they are final"`
-	After       string `query:"after" maxLength:"20" doc:"as Last-Event-ID, for clients that cannot set it"`
-	LastEventID string `header:"Last-Event-ID" maxLength:"20" doc:"the seq of the last entry that the client has; from the beginning when absent"`
+	After       string `query:"after" maxLength:"40" doc:"as Last-Event-ID, for clients that cannot set it"`
+	LastEventID string `header:"Last-Event-ID" maxLength:"40" doc:"the id of the last event that the client has, or the seq of its entry; from the beginning when absent"`
 }
 
 func (s *Server) followEntries(ctx context.Context, in *followInput) (*huma.StreamResponse, error) {
@@ -36,13 +36,13 @@ func (s *Server) followEntries(ctx context.Context, in *followInput) (*huma.Stre
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
-		after, err := LastEvent(r)
+		after, stamp, err := LastEvent(r)
 		if err != nil {
 			request.AnswerProblem(w, err)
 			return
 		}
 		s.Stream(w, r, func(ctx context.Context, send func(Event) error) error {
-			return s.Follow(ctx, &Following{Store: st, View: v, Worker: in.Worker, Drafts: in.Draft, After: after, Send: send})
+			return s.Follow(ctx, &Following{Store: st, View: v, Worker: in.Worker, Drafts: in.Draft, After: after, Stamp: stamp, Send: send})
 		})
 	}}, nil
 }
@@ -53,8 +53,9 @@ type Following struct {
 	Store  *store.Store
 	View   *store.View
 	Worker string
-	Drafts bool  // also what may still change
-	After  int64 // the last seq that was sent
+	Drafts bool   // also what may still change
+	After  int64  // the last seq that was sent
+	Stamp  string // what the client knows that entry by, "" when it only knows the seq
 	Send   func(Event) error
 }
 
@@ -62,12 +63,63 @@ type Following struct {
 // session is removed.
 func (s *Server) Follow(ctx context.Context, f *Following) error {
 	f.s = s
-	return f.run(ctx)
+	for {
+		err := f.wentBack(ctx)
+		if err == nil {
+			err = f.run(ctx)
+		}
+		if !errors.Is(err, tidemark.ErrWentBack) {
+			return err
+		}
+		if err := f.reset(ctx); err != nil {
+			return f.over(ctx, ctx, err)
+		}
+	}
+}
+
+// wentBack returns ErrWentBack when what the client saw last is not in the log.
+func (f *Following) wentBack(ctx context.Context) error {
+	if f.View.State != store.Live || f.After == 0 {
+		return nil
+	}
+	if f.After > f.View.Entries {
+		return tidemark.ErrWentBack
+	}
+	if f.Stamp == "" {
+		return nil
+	}
+	for e, err := range f.View.LogRange(ctx, f.After, f.After) {
+		if err != nil || store.Stamp(e) == f.Stamp {
+			return ignoring(err, tidemark.ErrCorrupt)
+		}
+	}
+	return tidemark.ErrWentBack
+}
+
+func ignoring(err, kind error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
+}
+
+// reset says that the log went back, and begins again.
+func (f *Following) reset(ctx context.Context) error {
+	v, err := f.Store.View(ctx, f.View.ID)
+	if err == nil && f.Worker != "" {
+		v, err = v.Worker(ctx, f.Worker)
+	}
+	if err != nil {
+		return err
+	}
+	f.View, f.After, f.Stamp = v, 0, ""
+	return f.Send(Event{Name: resetEvent, Data: map[string]int64{"entries": v.Entries}})
 }
 
 var errGone = errors.New("the session is gone")
 
-// run sends entries until the client leaves or the session is removed.
+// run sends entries until the client leaves, the session is removed, or its log
+// went back.
 func (f *Following) run(ctx context.Context) error {
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -165,7 +217,16 @@ func (f *Following) upTo(ctx context.Context, to int64) error {
 
 func (f *Following) one(e tidemark.Entry, damage error) error {
 	f.After = e.Seq
-	return f.Send(Event{ID: e.Seq, Data: logEntry(e, damage)})
+	return f.Send(entryEvent(e, damage))
+}
+
+// entryEvent is the event of an entry.
+func entryEvent(e tidemark.Entry, damage error) Event {
+	event := Event{ID: e.Seq, Data: logEntry(e, damage)}
+	if damage == nil {
+		event.Stamp = store.Stamp(e)
+	}
+	return event
 }
 
 // watch ends the following when the session is removed.

@@ -222,7 +222,7 @@ func (s *Server) streamOutput(ctx context.Context, in *struct {
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
-		after, err := LastEvent(r)
+		after, _, err := LastEvent(r)
 		if err != nil {
 			request.AnswerProblem(w, err)
 			return

@@ -94,7 +94,7 @@ func (src *source) run(ctx context.Context, v *store.View) {
 			return
 		}
 		at = e.Seq
-		src.add(Event{ID: e.Seq, Data: logEntry(e, err)})
+		src.add(entryEvent(e, err))
 	}
 }
 

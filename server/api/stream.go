@@ -24,10 +24,11 @@ const writeTimeout = 30 * time.Second
 
 // Event is one message of a stream.
 type Event struct {
-	ID   int64  // 0: none
-	Name string // "": message
-	Data any
-	sent string // its encoded form, if that exists already
+	ID    int64  // 0: none
+	Stamp string // added to the ID, to tell what has the same one after a failover
+	Name  string // "": message
+	Data  any
+	sent  string // its encoded form, if that exists already
 }
 
 // Stream answers with server-sent events until follow returns, the client
@@ -134,7 +135,12 @@ func (e Event) text() (string, error) {
 		}
 	}
 	var b strings.Builder
-	if e.ID != 0 {
+	switch {
+	case e.Name == resetEvent:
+		b.WriteString("id:\n") // the client begins again
+	case e.Stamp != "":
+		fmt.Fprintf(&b, "id: %d-%s\n", e.ID, e.Stamp)
+	case e.ID != 0:
 		fmt.Fprintf(&b, "id: %d\n", e.ID)
 	}
 	if e.Name != "" {
@@ -144,19 +150,25 @@ func (e Event) text() (string, error) {
 	return b.String(), nil
 }
 
-// LastEvent is the id of the last event that the client saw: its header, or
-// ?after= for clients that cannot set one; 0 if there is none.
-func LastEvent(r *http.Request) (int64, error) {
+// resetEvent says that what the client has is no longer so, and that all comes
+// again.
+const resetEvent = "reset"
+
+// LastEvent is the id of the last event that the client saw, and its stamp, if it
+// had one: its header, or ?after= for clients that cannot set one; 0 if there is
+// none.
+func LastEvent(r *http.Request) (id int64, stamp string, err error) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
 		text = r.URL.Query().Get("after")
 	}
 	if text == "" {
-		return 0, nil
+		return 0, "", nil
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, tidemark.Invalidf("Last-Event-ID %q: want a number", text)
+	number, stamp, _ := strings.Cut(text, "-")
+	id, err = strconv.ParseInt(number, 10, 64)
+	if err != nil || id < 0 {
+		return 0, "", tidemark.Invalidf("Last-Event-ID %q: want a number, or the id of an event", text)
 	}
-	return n, nil
+	return id, stamp, nil
 }

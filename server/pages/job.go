@@ -97,7 +97,7 @@ func (s *Site) jobLive(w http.ResponseWriter, r *http.Request) {
 		s.Trouble(w, r, err)
 		return
 	}
-	after, err := routes.LastEvent(r)
+	after, _, err := routes.LastEvent(r)
 	if err != nil {
 		s.Trouble(w, r, err)
 		return

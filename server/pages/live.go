@@ -40,12 +40,13 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 	l, err := s.look(r)
 	var after int64
 	if err == nil {
-		after, err = routes.LastEvent(r)
+		after, _, err = routes.LastEvent(r)
 	}
 	if err != nil {
 		s.Trouble(w, r, err)
 		return
 	}
+	after = min(after, l.log.Entries) // a page may also show what is not final
 	frame := s.frame(r, "session")
 	s.api.Stream(w, r, s.besides(func(ctx context.Context, send func(routes.Event) error) error {
 		a := &arranger{l: l}
@@ -55,6 +56,8 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 		}
 		watch := &talkWatch{s: s, l: l, frame: frame, may: s.api.MayTalk(r), poke: make(chan struct{}, 1)}
 		watch.sent.Store(after)
+		// What a page has is named by its seq alone: a log that goes back while
+		// it is open is told by reset, and the page is loaded again.
 		follow := func() error {
 			return s.api.Follow(ctx, &routes.Following{Store: l.st, View: l.log, Worker: l.worker, After: after, Send: func(e routes.Event) error {
 				now := frame
@@ -78,6 +81,9 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 
 // shown is an event in the form for the page.
 func (a *arranger) shown(ctx context.Context, frame web.Frame, e routes.Event) (routes.Event, error) {
+	if e.Name == "reset" {
+		return e, nil
+	}
 	name, part, data := "entry", "live", any(nil)
 	switch d := e.Data.(type) {
 	case api.LogEntry:

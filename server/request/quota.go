@@ -1,7 +1,11 @@
 package request
 
 import (
+	"math"
+	"net/http"
+	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/time/rate"
 )
@@ -11,6 +15,7 @@ import (
 type Quotas struct {
 	l       Limits
 	process *budget
+	limited Limited
 	mu      sync.Mutex
 	quotas  map[string]*quota
 }
@@ -26,6 +31,9 @@ type quota struct {
 	requests, streams chan struct{}
 	memory            *budget
 }
+
+// Limited counts the requests that were refused, by the limit.
+type Limited struct{ Rate, AtOnce, Streams atomic.Int64 }
 
 func (t *Quotas) quota(name string, made func() *quota) *quota {
 	t.mu.Lock()
@@ -76,6 +84,7 @@ func (t *Quotas) Enter(c Caller, stream bool) (leave func(), err error) {
 		}
 		if !l.rate.Allow() {
 			leave()
+			t.limited.Rate.Add(1)
 			return nil, TooMany("too many requests", 1)
 		}
 		select {
@@ -83,10 +92,31 @@ func (t *Quotas) Enter(c Caller, stream bool) (leave func(), err error) {
 			taken = append(taken, slots)
 		default:
 			leave()
+			if stream {
+				t.limited.Streams.Add(1)
+			} else {
+				t.limited.AtOnce.Add(1)
+			}
 			return nil, TooMany("too many requests at the same time", 1)
 		}
 	}
 	return leave, nil
+}
+
+// Limited returns the counters of what Enter refused.
+func (t *Quotas) Limited() *Limited { return &t.limited }
+
+// Tell writes into headers how many requests a caller may still make at once, and
+// how many there are at most: of the user or the tenant, whichever has fewer left.
+func (t *Quotas) Tell(h http.Header, c Caller) {
+	left, most := math.MaxInt, 0
+	for _, l := range t.of(c) {
+		if n := max(0, int(l.rate.Tokens())); n < left {
+			left, most = n, l.rate.Burst()
+		}
+	}
+	h.Set("RateLimit-Limit", strconv.Itoa(most))
+	h.Set("RateLimit-Remaining", strconv.Itoa(left))
 }
 
 // Holding returns the memory account of a caller's request.

@@ -58,7 +58,7 @@ func (s *Setting) complete(from Sources, said *said) error {
 		secret = open.Getenv(from.Environ, s.Variable+strings.ToUpper(secretSuffix))
 	}
 	node := said.settings.Get(s.Key())
-	if !s.Secret {
+	if !s.Secret && !s.FileOnly {
 		if flag, given := from.Flag(s.Name); given {
 			s.Origin = "flag --" + s.Name
 			if s.Everywhere {

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -99,6 +100,22 @@ func (t *Opener) Ready(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// Measure returns how the connections to the database are used.
+func (t *Opener) Measure() []server.Measure {
+	if t.db == nil {
+		return nil
+	}
+	p := t.db.Pool()
+	return []server.Measure{
+		{Name: "tidemark_database_connections", Kind: "gauge", Help: "Connections to the database.", Values: []server.Value{
+			{Labels: `{state="busy"}`, Value: float64(p.Busy)}, {Labels: `{state="idle"}`, Value: float64(p.Idle)}}},
+		server.One("tidemark_database_connections_max", "gauge", "Connections to the database that this server may have.", float64(p.Most)),
+		server.One("tidemark_database_acquires_total", "counter", "How often a connection was needed.", float64(p.Asked)),
+		server.One("tidemark_database_waits_total", "counter", "How often there was none free.", float64(p.Waited)),
+		server.One("tidemark_database_wait_seconds_total", "counter", "How long was waited for one, by all together.", p.Waiting.Seconds()),
+	}
 }
 
 // Backend returns the storage of a principal, as it is kept: what a client

@@ -56,6 +56,8 @@ type Config struct {
 	TraceEndpoint string
 	// Fleet is the file whose webhooks are accepted; "": none.
 	Fleet string
+	// Limits bound what callers may do.
+	Limits request.Limits
 	// LogFormat is json or text: how the caller of Run writes Program.Log.
 	LogFormat string
 
@@ -173,7 +175,7 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 	end = func() {}
 	t := v.stores
 	o := server.Options{Open: t.Store, Backend: t.Backend, Holder: v.Holder, Ready: t.Ready, Export: v.download, Formats: transfer.Formats(),
-		Acts: t.Acts, Together: t.db != nil || t.single, NoAudit: !open.HasAudit(v.Store), Import: v.upload, Version: v.Version, Hosts: v.Hosts, Log: v.Log,
+		Acts: t.Acts, Together: t.db != nil || t.single, NoAudit: !open.HasAudit(v.Store), Import: v.upload, Version: v.Version, Hosts: v.Hosts, Log: v.Log, Limits: v.Limits, Measure: t.Measure,
 		Inspect: t.Inspect, MCP: v.MCP}
 	if o.Hosts == nil && v.Auth == AuthLocal {
 		o.Hosts = []string{}

@@ -13,14 +13,18 @@ import (
 type Setting struct {
 	Name, Variable, Help string
 	// Everywhere means that every command has the flag. A Secret has none: its key
-	// in the file is NAME_file, and its variable may be VARIABLE_FILE.
-	Everywhere, Secret bool
+	// in the file is NAME_file, and its variable may be VARIABLE_FILE. What is
+	// FileOnly has neither.
+	Everywhere, Secret, FileOnly bool
 	// Origin says where the value comes from.
 	Origin string
 
 	text *string
 	list *[]string
 	on   *bool
+	size *int64
+	many *int
+	rate *float64
 	path bool // the text is the path of a file
 }
 
@@ -61,6 +65,17 @@ func (c *Config) newSettings() []*Setting {
 		{Name: "fleet", path: true, text: &c.Fleet, Help: "take the webhooks of this fleet `FILE` at /hooks/AGENT/NAME; a fleet that is up runs their jobs"},
 		{Name: "migrate", on: &c.Migrate, Help: "bring the database up to date first"},
 		{Name: "require-database", Variable: "DATABASE_REQUIRED", on: &c.RequireDatabase, Help: "refuse to start without PostgreSQL; on with oidc"},
+		{Name: "limit-requests", FileOnly: true, rate: &c.Limits.Rate, Help: "requests a second of one tenant at this server; 10000 without it"},
+		{Name: "limit-burst", FileOnly: true, many: &c.Limits.Burst, Help: "how many of them may come at once, after a pause; 20000 without it"},
+		{Name: "limit-at-once", FileOnly: true, many: &c.Limits.Concurrent, Help: "requests of one tenant that are answered at the same time, streams not counted; 512 without it"},
+		{Name: "limit-streams", FileOnly: true, many: &c.Limits.Streams, Help: "streams and sockets of one tenant that are open at the same time; 4096 without it"},
+		{Name: "limit-user-requests", FileOnly: true, rate: &c.Limits.User.Rate, Help: "requests a second of one user, or of one token of the tenant itself; half of the tenant's without it, as for the three that follow"},
+		{Name: "limit-user-burst", FileOnly: true, many: &c.Limits.User.Burst, Help: "how many of them may come at once, after a pause"},
+		{Name: "limit-user-at-once", FileOnly: true, many: &c.Limits.User.Concurrent, Help: "requests of one user that are answered at the same time"},
+		{Name: "limit-user-streams", FileOnly: true, many: &c.Limits.User.Streams, Help: "streams and sockets of one user that are open at the same time"},
+		{Name: "limit-body", FileOnly: true, size: &c.Limits.Body, Help: "bytes of a request; 8 MiB without it"},
+		{Name: "limit-import", FileOnly: true, size: &c.Limits.Import, Help: "bytes of an import; 1 GiB without it"},
+		{Name: "limit-memory", FileOnly: true, size: &c.Limits.Memory, Help: "bytes that all requests together may take once decoded; 512 MiB without it"},
 	}
 }
 
@@ -98,6 +113,12 @@ func (s *Setting) String() string {
 		return strings.Join(*s.list, ",")
 	case s.on != nil:
 		return strconv.FormatBool(*s.on)
+	case s.size != nil && *s.size > 0:
+		return strconv.FormatInt(*s.size, 10)
+	case s.many != nil && *s.many > 0:
+		return strconv.Itoa(*s.many)
+	case s.rate != nil && *s.rate > 0:
+		return strconv.FormatFloat(*s.rate, 'f', -1, 64)
 	}
 	return ""
 }
@@ -120,6 +141,19 @@ func (s *Setting) Set(value string) error {
 		*s.text = value
 	case s.list != nil:
 		*s.list = append(*s.list, strings.Split(value, ",")...)
+	case s.isNumber():
+		n, err := strconv.ParseInt(value, 10, 0)
+		if err != nil || n < 1 {
+			return errors.New("want a whole number from 1 on")
+		}
+		switch {
+		case s.size != nil:
+			*s.size = n
+		case s.many != nil:
+			*s.many = int(n)
+		default:
+			*s.rate = float64(n)
+		}
 	default:
 		on, err := strconv.ParseBool(value)
 		if err != nil {
@@ -129,6 +163,8 @@ func (s *Setting) Set(value string) error {
 	}
 	return nil
 }
+
+func (s *Setting) isNumber() bool { return s.size != nil || s.many != nil || s.rate != nil }
 
 // Type is what the flag takes.
 func (s *Setting) Type() string {

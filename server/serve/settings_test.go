@@ -92,6 +92,7 @@ func TestAFileThatIsWrongIsRefusedWithTheWayOut(t *testing.T) {
 		"a password in a query": {"store: postgres://me@db/x?password=geheim", "a password does not belong", "database_password_file"},
 		"a list for a text":     {"addr: [a, b]", "serve.yaml:1:7: addr: this is a list, and one value is meant", ""},
 		"a mapping in a list":   {"host: [{a: b}]", "host: this is a mapping", ""},
+		"no number":             {"limit_requests: 0", `limit_requests: "0": want a whole number from 1 on`, ""},
 		"no truth":              {"migrate: perhaps", `migrate: "perhaps": want true or false`, ""},
 		"no mapping":            {"- addr", "settings have names", "NAME: VALUE"},
 		"no YAML":               {"addr: [", "serve.yaml:2:1: a value is missing", "brackets"},
@@ -107,6 +108,19 @@ func TestAFileThatIsWrongIsRefusedWithTheWayOut(t *testing.T) {
 		} else if strings.Contains(err.Error()+hint.Of(err), "geheim") {
 			t.Errorf("%s: the error says the secret: %v", name, err)
 		}
+	}
+}
+
+func TestLimitsAreSetInTheFile(t *testing.T) {
+	t.Parallel()
+	dir := written(t, map[string]string{"serve.yaml": "limit_requests: 100\nlimit_user_streams: 7\nlimit_body: 1048576\n"})
+	c := serve.Default()
+	if err := c.Complete(serve.Sources{File: filepath.Join(dir, "serve.yaml"), Store: "memory:", Flag: noFlags}); err != nil {
+		t.Fatal(err)
+	}
+	l := c.Limits.WithDefaults()
+	if l.Rate != 100 || l.User.Rate != 50 || l.User.Streams != 7 || l.Streams != 4096 || l.Body != 1<<20 {
+		t.Errorf("the limits are %+v", l)
 	}
 }
 

@@ -286,7 +286,7 @@ func (v *serving) gather(ctx context.Context, sessions int) (*audience, error) {
 		a.sessions = append(a.sessions, id)
 		for range a.each {
 			a.wait.Go(func() {
-				a.errs <- v.client.Follow(ctx, v.nodes[0].URL, id, 0, func(e nodes.Event) error {
+				a.errs <- v.client.Follow(ctx, v.nodes[0].URL, id, "", func(e nodes.Event) error {
 					switch {
 					case e.Name != "":
 						return fmt.Errorf("a stream says %s: %s", e.Name, e.Data)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -115,6 +116,7 @@ type follower struct {
 	seen     seen
 	node     int
 	connects int
+	last     string  // the id of the last event
 	arrived  []int64 // when, in nanoseconds since the beginning; 0: not yet
 	there    chan struct{}
 	done     chan struct{} // closed when it has all
@@ -128,7 +130,7 @@ func (t *trial) follow(ctx context.Context, f *follower) {
 	defer close(f.done)
 	pause := firstPause
 	for ctx.Err() == nil {
-		err := t.streams.Follow(ctx, t.nodes[f.node%len(t.nodes)].URL, f.seen.s.id, f.seen.last, func(e nodes.Event) error {
+		err := t.streams.Follow(ctx, t.nodes[f.node%len(t.nodes)].URL, f.seen.s.id, f.last, func(e nodes.Event) error {
 			pause = firstPause
 			return t.event(f, e)
 		})
@@ -164,10 +166,12 @@ func (t *trial) event(f *follower, e nodes.Event) error {
 		t.book.fault("%s: %v: %.80q", f.name, err, e.Data)
 		return err
 	}
-	seq, err := strconv.ParseInt(e.ID, 10, 64)
+	number, _, _ := strings.Cut(e.ID, "-")
+	seq, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || seq != entry.Seq {
 		t.book.fault("%s: the event %s has entry %d", f.name, e.ID, entry.Seq)
 	}
+	f.last = e.ID
 	n, wrong := f.seen.take(seq, entry.Text())
 	if wrong != "" {
 		t.book.fault("%s: %s", f.name, wrong)

@@ -38,6 +38,7 @@ func main() {
 type options struct {
 	followers, writers, entries, nodes int
 	drains, kills, cuts, crashes       int
+	failover                           bool
 	sqlite                             bool // the store is a file, and not a database
 	pause                              time.Duration
 	seed                               uint64
@@ -101,6 +102,7 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.IntVar(&o.kills, "kills", 3, "how many times a server is killed, and started again")
 	f.IntVar(&o.cuts, "cuts", 6, "how many times a half of the connections to the database is cut")
 	f.IntVar(&o.crashes, "crashes", 0, "how many times the database is killed, and started again")
+	f.BoolVar(&o.failover, "failover", false, "the database has a synchronous standby, which takes over in the middle")
 	f.BoolVar(&o.sqlite, "sqlite", false, "the store is a file of sqlite: nothing is cut, and no database crashes")
 	f.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0 takes one from the clock")
 	f.StringVar(&o.bin, "bin", "", "the `program` to try; built when none is given")
@@ -114,11 +116,13 @@ func parse(args []string, log io.Writer) (options, error) {
 		return o, fmt.Errorf("%q is too much", f.Arg(0))
 	case o.followers < 1 || o.writers < 1 || o.entries < 1 || o.nodes < 1:
 		return o, errors.New("-followers, -writers, -entries and -nodes are at least 1")
+	case o.failover && o.crashes > 0:
+		return o, errors.New("-failover and -crashes exclude each other: who starts a primary again that was replaced has two")
 	case o.drains < 0 || o.kills < 0 || o.cuts < 0 || o.crashes < 0 || o.pause < 0:
 		return o, errors.New("-drains, -kills, -cuts, -crashes and -pause are at least 0")
 	}
 	if o.sqlite {
-		o.cuts, o.crashes = 0, 0
+		o.cuts, o.crashes, o.failover = 0, 0, false
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())

@@ -26,6 +26,7 @@ type trial struct {
 	place   *nodes.Place
 	nodes   []*nodes.Node
 	cluster *pgtest.Cluster // nil: the store is a file
+	standby *pgtest.Cluster // nil: the database has none, or it has taken over
 	db      *pgtest.Database
 	client  *nodes.Client // of writers
 	streams *nodes.Client // of followers
@@ -53,6 +54,14 @@ func try(ctx context.Context, o options) (*book, error) {
 		}
 		defer cluster.End()
 		t.cluster = cluster
+	}
+	if o.failover {
+		standby, err := t.cluster.Standby(true)
+		if err != nil {
+			return nil, err
+		}
+		defer standby.End()
+		t.standby = standby
 	}
 	done, err := t.prepare(ctx)
 	defer done()
@@ -124,6 +133,9 @@ func (t *trial) prepare(ctx context.Context) (done func(), err error) {
 			return done, err
 		}
 		t.place.Store = t.db.Server + "&tenant=load&as=ada"
+		if t.standby != nil {
+			t.place.Store = t.db.Anywhere(t.standby) + "&tenant=load&as=ada"
+		}
 		if err := t.place.Migrate(ctx, t.db.Owner); err != nil {
 			return done, err
 		}
@@ -259,7 +271,11 @@ func (t *trial) until(ctx context.Context, fulfilled func() bool) error {
 // that belong before it have begun, except the last: entries written after all
 // blows prove nothing.
 func (t *trial) keepStep(ctx context.Context, n int) error {
-	due := n*(t.o.drains+t.o.kills+t.o.cuts+t.o.crashes)/t.o.entries - 1
+	blows := t.o.drains + t.o.kills + t.o.cuts + t.o.crashes
+	if t.o.failover {
+		blows++
+	}
+	due := n*blows/t.o.entries - 1
 	return t.until(ctx, func() bool { return t.begun >= due })
 }
 
@@ -277,6 +293,9 @@ func (t *trial) strike(ctx context.Context) error {
 	}
 	for range t.o.crashes {
 		blows = append(blows, t.crash)
+	}
+	if t.o.failover {
+		blows = append(blows, t.failOver)
 	}
 	t.random.Shuffle(len(blows), func(i, j int) { blows[i], blows[j] = blows[j], blows[i] })
 	all := int64(t.o.writers * t.o.entries)
@@ -340,6 +359,19 @@ func (t *trial) cut(ctx context.Context) error {
 func (t *trial) crash(context.Context) error {
 	t.book.struck.crashes++
 	return t.cluster.Crash()
+}
+
+// failOver kills the database, and its standby takes over.
+func (t *trial) failOver(context.Context) error {
+	t.book.struck.failovers++
+	if err := t.cluster.Stop(); err != nil {
+		return err
+	}
+	if err := t.standby.Promote(); err != nil {
+		return err
+	}
+	t.cluster, t.db, t.standby = t.standby, t.db.At(t.standby), nil
+	return nil
 }
 
 // arrive waits until every follower has everything, or nothing has arrived

@@ -184,13 +184,13 @@ type Event struct {
 	Data []byte
 }
 
-// Follow passes the entries of a session after a seq to got, until the stream
+// Follow passes the entries of a session after an event to got, until the stream
 // ends or got returns an error, which Follow then returns. The end of the
-// stream is io.EOF.
-func (c *Client) Follow(ctx context.Context, node string, id tidemark.SessionID, after int64, got func(Event) error) error {
+// stream is io.EOF. after is the ID of the event, "" for all.
+func (c *Client) Follow(ctx context.Context, node string, id tidemark.SessionID, after string, got func(Event) error) error {
 	headers := []string{"Accept", "text/event-stream"}
-	if after > 0 {
-		headers = append(headers, "Last-Event-ID", strconv.FormatInt(after, 10))
+	if after != "" {
+		headers = append(headers, "Last-Event-ID", after)
 	}
 	a, err := c.send(ctx, http.MethodGet, entriesURL(node, id)+"/stream", nil, headers...)
 	if err != nil {

@@ -91,6 +91,22 @@ func (c *Cluster) Promote() error {
 	return c.until(ctx, `select pg_promote(true, 120) and not pg_is_in_recovery()`)
 }
 
+// CaughtUp waits until the standby of c has everything that was committed so far.
+func (c *Cluster) CaughtUp() error {
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.url("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var end string
+	if err := conn.QueryRow(ctx, `select pg_current_wal_insert_lsn()::text`).Scan(&end); err != nil {
+		return err
+	}
+	return c.until(ctx, `select count(*) = 1 from pg_stat_replication where flush_lsn >= $1::text::pg_lsn`, end)
+}
+
 // Hold keeps a standby from receiving more, so that a primary that does not wait
 // for it goes ahead. It lasts until the standby is promoted.
 func (c *Cluster) Hold() error {

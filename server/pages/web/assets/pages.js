@@ -619,6 +619,8 @@
 
   // A stream that begins again may bring what is here already.
   document.addEventListener("htmx:sseBeforeMessage", (e) => {
+    // The log went back: what is shown is no longer what is kept.
+    if (e.detail.type === "reset") { e.preventDefault(); location.reload(); return; }
     if (e.target.id !== "talk" && e.detail.lastEventId && document.getElementById("e" + e.detail.lastEventId)) e.preventDefault();
   });
 })();
