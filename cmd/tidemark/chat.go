@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -299,7 +300,10 @@ func (t *chatRun) listen(c repl.Control) {
 // suspend stops the process until it is continued.
 func (t *chatRun) suspend() {
 	signal.Reset(sigStop) // so that it has its default effect
-	suspend()
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, sigCont)
+	defer signal.Stop(continued)
+	process.Suspend(continued)
 	t.notifyUnlessIgnored(sigStop)
 }
 

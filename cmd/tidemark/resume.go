@@ -67,7 +67,8 @@ told its model stays behind; a line tells the other one that it was elsewhere.`,
 			if err != nil {
 				return tidemark.Invalidf("--dir: %w", err)
 			}
-			start, err := resume.Prepare(cmd.Context(), resume.Request{Point: p, In: in, Dir: dir, Args: rest, Environ: os.Environ(), Holder: a.holder(cmd)})
+			state, _ := open.StateDir(os.Environ()) // without it nothing is remembered
+			start, err := resume.Prepare(cmd.Context(), resume.Request{Point: p, In: in, Dir: dir, Args: rest, Environ: os.Environ(), State: state, Holder: a.holder(cmd)})
 			if err != nil {
 				return err
 			}

@@ -70,9 +70,10 @@ func parse(prompt string) (p plan) {
 		case "op":
 			var in struct{ Cmd string }
 			_, input, _ := strings.Cut(args, " ")
-			if json.Unmarshal([]byte(input), &in) == nil {
-				a.ops = []string{in.Cmd}
+			if json.Unmarshal([]byte(input), &in) != nil {
+				in.Cmd = input
 			}
+			a.ops = []string{in.Cmd}
 		default:
 			p.options(strings.Fields(mark))
 			continue

@@ -34,6 +34,7 @@ import (
 //	think TEXT               thoughts before the next answer
 //	call NAME {…}            a call of a tool; and call NAME {…}: one more in the same answer
 //	op bash {"cmd":"…"}      a call of whatever runs commands among the tools that are offered
+//	op bash COMMAND          the same, for agents that quote what they are told
 //	error=429 times=2        fails so often, or always without times; retry_after=SECONDS, midstream
 //	drop, hang, garbage, html  cuts the answer off, says nothing, says nonsense, answers as a proxy would
 //	slow=MS long=BYTES stop=max_tokens in=N out=N cache_read=N cache_write=N

@@ -8,7 +8,6 @@
 package resume
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +32,7 @@ const Chat = "chat"
 // client is how a tool is started on a session that it has.
 type client struct {
 	tool, program string
+	tried         string // the version that the form was tried with
 	install       string // what installs it
 	args          func(id string, more []string) []string
 }
@@ -40,19 +40,19 @@ type client struct {
 // clients are the tools that go on with sessions. A tool joins by a row here, once
 // transfer can hand sessions over to it.
 var clients = []client{
-	{"claude-code", "claude", "npm install -g @anthropic-ai/claude-code", with("--resume")},
-	{"codex", "codex", "npm install -g @openai/codex", func(id string, more []string) []string {
+	{"claude-code", "claude", "2.1.325", "npm install -g @anthropic-ai/claude-code", with("--resume")},
+	{"codex", "codex", "0.166.0", "npm install -g @openai/codex", func(id string, more []string) []string {
 		if len(more) > 0 && more[0] == "exec" { // without a screen
 			return append([]string{"exec", "resume", id}, more[1:]...)
 		}
 		return append([]string{"resume", id}, more...)
 	}},
-	{"opencode", "opencode", "npm install -g opencode-ai", withOrRun("-s")},
-	{"kilo-cli", "kilo", "npm install -g @kilocode/cli", withOrRun("-s")},
-	{"pi", "pi", "npm install -g @earendil-works/pi-coding-agent", with("--session")},
-	{"qwen-code", "qwen", "npm install -g @qwen-code/qwen-code", with("--resume")},
-	{"kimi-code", "kimi", "npm install -g @moonshot-ai/kimi-code", with("-S")},
-	{"gemini-cli", "gemini", "npm install -g @google/gemini-cli", with("--resume")},
+	{"opencode", "opencode", "1.18.33", "npm install -g opencode-ai", withOrRun("-s")},
+	{"kilo-cli", "kilo", "7.7.9", "npm install -g @kilocode/cli", withOrRun("-s")},
+	{"pi", "pi", "0.87.1", "npm install -g @earendil-works/pi-coding-agent", with("--session")},
+	{"qwen-code", "qwen", "0.24.4", "npm install -g @qwen-code/qwen-code", with("--resume")},
+	{"kimi-code", "kimi", "2.1.0", "npm install -g @moonshot-ai/kimi-code", with("-S")},
+	{"gemini-cli", "gemini", "0.61.0", "npm install -g @google/gemini-cli", with("--resume")},
 }
 
 // with starts a tool that takes the id of a session behind a flag.
@@ -106,6 +106,7 @@ type Request struct {
 	Dir     string      // the folder that the tool works in
 	Args    []string    // more arguments for the tool
 	Environ []string
+	State   string // a folder to remember the versions of tools in; "": they are asked each time
 	Holder  tidemark.Holder
 }
 
@@ -173,10 +174,13 @@ func Prepare(ctx context.Context, r Request) (*Start, error) {
 	if len(start.Load) > 0 {
 		start.Load[0] = program
 	}
+	start.Version = versionOf(ctx, program, r)
+	if note := c.untried(start.Title, start.Version); note != "" {
+		start.Notes = append(start.Notes, note)
+	}
 	for _, l := range lost {
 		start.Notes = append(start.Notes, fmt.Sprintf("not in the %s format: %s", start.Title, l))
 	}
-	start.Version = versionOf(ctx, program, r.Environ)
 	start.Command = CommandOf(c.tool, start.ForeignID, r.Args)
 	start.Command[0] = program
 	return start, nil
@@ -332,25 +336,4 @@ func quoted(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// versionTimeout is how long a tool may take to say its version; it is told to
-// people, and nothing waits for it.
-const versionTimeout = 3 * time.Second
-
-// version is a version in what a tool says about itself.
-var version = regexp.MustCompile(`\d+\.\d+\.\d+[-.+\w]*`)
-
-// versionOf asks a tool for its version; "" if it does not say.
-func versionOf(ctx context.Context, program string, environ []string) string {
-	ctx, stop := context.WithTimeout(ctx, versionTimeout)
-	defer stop()
-	cmd := exec.CommandContext(ctx, program, "--version")
-	cmd.Env, cmd.WaitDelay = environ, versionTimeout
-	out, err := cmd.Output()
-	if err != nil {
-		return ""
-	}
-	line, _, _ := bytes.Cut(out, []byte("\n"))
-	return string(version.Find(line))
 }

@@ -63,7 +63,7 @@ func (m *machine) prepare(id tidemark.SessionID, in string, args ...string) (*St
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return Prepare(m.t.Context(), Request{Point: store.Point{View: v}, In: in, Dir: m.home, Args: args, Environ: m.environ, Holder: store.Self("test")})
+	return Prepare(m.t.Context(), Request{Point: store.Point{View: v}, In: in, Dir: m.home, Args: args, Environ: m.environ, State: filepath.Join(m.home, "state"), Holder: store.Self("test")})
 }
 
 func TestAToolIsStartedOnTheSessionThatItWasGiven(t *testing.T) {
@@ -232,5 +232,54 @@ func TestWhatAToolAddedBeforeIsTakenInBeforeTheNextGoesOn(t *testing.T) {
 	said, err := next.TakeIn(t.Context(), time.Now())
 	if err != nil || !strings.HasPrefix(said, "0 new entries of Claude Code") {
 		t.Errorf("TakeIn = %q, %v", said, err)
+	}
+}
+
+func TestAVersionThatNobodyTriedIsToldAndAskedForOnce(t *testing.T) {
+	m := newMachine(t)
+	id := m.session(m.home)
+	program := filepath.Join(m.home, "bin", "codex")
+	asked := filepath.Join(m.home, "asked")
+	install := func(version string) {
+		t.Helper()
+		if err := os.WriteFile(program, []byte("#!/bin/sh\necho asked >> "+asked+"\necho codex-cli "+version+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, _ := clientOf("codex")
+	for n, v := range []struct{ version, want string }{
+		{c.tried, ""},
+		{series(c.tried) + ".999", ""},
+		{"3.0.0-beta.1", "It is written as for Codex 0.166.x; yours is 3.0.0-beta.1."},
+		{"0.98.0", "It is written as for Codex 0.166.x; yours is 0.98.0."},
+	} {
+		install(v.version)
+		for range 2 {
+			start, err := m.prepare(id, "codex")
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := ""
+			for _, note := range start.Notes {
+				if strings.Contains(note, "written as for") {
+					told = note
+				}
+			}
+			if told != v.want || start.Version != v.version {
+				t.Errorf("version %s: told %q, want %q", start.Version, told, v.want)
+			}
+		}
+		if b, err := os.ReadFile(asked); err != nil || strings.Count(string(b), "asked") != n+1 {
+			t.Errorf("after version %s it was asked %d times, %v; want once for each", v.version, strings.Count(string(b), "asked"), err)
+		}
+	}
+	// What is remembered may be anything.
+	for _, torn := range []string{"", "null", "{", `{"x":3}`} {
+		if err := os.WriteFile(filepath.Join(m.home, "state", versionFile), []byte(torn), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if start, err := m.prepare(id, "codex"); err != nil || start.Version != "0.98.0" {
+			t.Errorf("after %q: %+v, %v", torn, start, err)
+		}
 	}
 }

@@ -62,7 +62,7 @@ func (m *world) killWhileTheyWork(ctx context.Context, n int) (runs int64, err e
 	for i, c := range m.installed() {
 		all.Go(func() {
 			for round := 0; work.Err() == nil; round++ {
-				prompt := fmt.Sprintf(`Round %d. [[fake op bash {"cmd":"echo harbour-%d"}]] [[fake say Noted %d.]] [[fake slow=5]]`, round, round, round)
+				prompt := fmt.Sprintf(`Round %d. [[fake op bash echo harbour-%d]] [[fake say Noted %d.]] [[fake slow=5]]`, round, round, round)
 				args := c.begin(prompt)
 				if round%3 == 2 { // the newest goes on
 					args = c.again(prompt)

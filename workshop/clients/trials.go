@@ -61,7 +61,8 @@ func (m *world) begin(ctx context.Context, tool string) error {
 			tidemark.Say(tidemark.Assistant, "A pixel."))
 	}
 	c, _ := clientOf(tool)
-	prompt := `An apple, яблоко, 苹果, 👩‍🌾. [[fake op bash {"cmd":"echo harbour-$((40+2))"}]] [[fake say Noted.]]`
+	// opencode and Kilo CLI put a backslash before quotes.
+	prompt := `An apple, яблоко, 苹果, 👩‍🌾. [[fake op bash echo harbour-$((40+2))]] [[fake say Noted.]]`
 	if _, err := m.do(ctx, c.program, c.begin(prompt)...); err != nil {
 		return err
 	}
