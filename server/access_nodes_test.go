@@ -30,15 +30,16 @@ import (
 // node is one of the servers, as tidemark serve makes it but for its clocks.
 type node struct {
 	*testServer
-	users *tenant.Directory
-	in    *auth.OIDCSignIn
-	ahead atomic.Int64  // how far its clock goes ahead, for what expires
-	busy  chan struct{} // gets something when an export or a tool began
+	users  *tenant.Directory
+	issuer string
+	in     *auth.OIDCSignIn
+	ahead  atomic.Int64  // how far its clock goes ahead, for what expires
+	busy   chan struct{} // gets something when an export or a tool began
 }
 
 func newNode(t *testing.T, db *postgres.Database, issuer string) *node {
 	t.Helper()
-	n := &node{busy: make(chan struct{}, 10)}
+	n := &node{issuer: issuer, busy: make(chan struct{}, 10)}
 	now := func() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }
 	operator := store.New(db.For(tidemark.Operator()), &store.Options{Now: now})
 	n.users = tenant.NewDirectory(operator.Records())
@@ -106,7 +107,7 @@ func newPair(t *testing.T, db *postgres.Database, here, there *node, name string
 		return k.ID, text
 	}
 	for who, id := range map[string]*string{"ada": &p.ada, "bob": &p.bob} {
-		u, _, err := users.UpsertUser(ctx, tenant.Claims{Tenant: org, Issuer: "i", Subject: who, Name: who, Role: tenant.RoleWriter})
+		u, _, err := users.UpsertUser(ctx, tenant.Claims{Tenant: org, Issuer: here.issuer, Subject: who, Name: who, Role: tenant.RoleWriter})
 		if err != nil {
 			t.Fatal(err)
 		}
