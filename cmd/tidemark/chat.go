@@ -19,7 +19,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
-	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -300,10 +299,7 @@ func (t *chatRun) listen(c repl.Control) {
 // suspend stops the process until it is continued.
 func (t *chatRun) suspend() {
 	signal.Reset(sigStop) // so that it has its default effect
-	continued := make(chan os.Signal, 1)
-	signal.Notify(continued, sigCont)
-	defer signal.Stop(continued)
-	process.Suspend(continued)
+	suspend()
 	t.notifyUnlessIgnored(sigStop)
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 
@@ -14,7 +13,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
-	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/open"
 )
@@ -99,7 +97,7 @@ func (a *app) runConfined(args []string, more sandbox.Widening) error {
 
 // foreground runs a program that has the terminal of this one, and returns how it
 // ended as an exited. Ctrl-C on the terminal reaches the program by itself; other
-// signals are passed on, and this program stops and goes on with that one.
+// signals are passed on.
 func (a *app) foreground(cmd *exec.Cmd, started func(error)) error {
 	handle := func(s os.Signal) {
 		if (s != os.Interrupt || !term.IsTerminal(int(os.Stdin.Fd()))) && cmd.Process != nil {
@@ -112,14 +110,7 @@ func (a *app) foreground(cmd *exec.Cmd, started func(error)) error {
 		return fmt.Errorf("%s: %w", cmd.Path, err)
 	}
 	a.onSignal.Store(&handle)
-	child, continued := make(chan os.Signal, 1), make(chan os.Signal, 1)
-	signal.Notify(child, sigChild)
-	signal.Notify(continued, sigCont)
-	go process.StopWith(cmd.Process.Pid, child, continued)
 	err = cmd.Wait()
-	signal.Stop(continued)
-	signal.Stop(child)
-	close(child)
 	a.onSignal.Store(nil)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

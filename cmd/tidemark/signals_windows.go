@@ -10,7 +10,8 @@ const (
 	sigWinch = syscall.Signal(-2)
 	sigStop  = syscall.Signal(-3)
 	sigQuit  = syscall.Signal(-4)
-	sigChild = syscall.Signal(-5)
 )
 
 func quit() {}
+
+func suspend() {}

@@ -7,9 +7,8 @@
 // alive: the lease still runs out by itself. It never decides by the time
 // passed.
 //
-// The package signals only the members of a [Family], the process given to [Signal],
-// and with [Suspend] and [StopWith] itself, its group and the child, and stores
-// nothing.
+// The package signals only the members of a [Family] and the process given to
+// [Signal], and stores nothing.
 //
 //	if process.Dead(lease.Holder) { /* take over at once */ }
 //	family, err := process.Start(cmd, "")
@@ -89,6 +88,5 @@ func Dead(h tidemark.Holder) bool {
 // pidState is what the host tells about a pid.
 type pidState struct {
 	gone    bool   // no process has it, or only a zombie
-	stopped bool   // it does not run until it is continued
 	started string // when that process, or zombie, started; "": not told
 }

@@ -22,10 +22,7 @@ func namespace() string { return "" }
 // machine is not known here; the host name has to be enough.
 func machine() string { return "" }
 
-const (
-	stopped = 4 // SSTOP
-	zombie  = 5 // SZOMB: ended, but its parent has not waited for it yet
-)
+const zombie = 5 // SZOMB: ended, but its parent has not waited for it yet
 
 // lookUp uses kill first, because the list of processes has no error that means
 // "no such pid". EPERM means a process of another user.
@@ -38,5 +35,5 @@ func lookUp(pid int) pidState {
 		return pidState{}
 	}
 	t := p.Proc.P_starttime
-	return pidState{gone: p.Proc.P_stat == zombie, stopped: p.Proc.P_stat == stopped, started: fmt.Sprintf("%d.%06d", t.Sec, t.Usec)}
+	return pidState{gone: p.Proc.P_stat == zombie, started: fmt.Sprintf("%d.%06d", t.Sec, t.Usec)}
 }

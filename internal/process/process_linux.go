@@ -96,8 +96,6 @@ func readStat(line []byte) (s stat, ok bool) {
 		// than one thread.
 		n, err := strconv.Atoi(string(fields[statThreads]))
 		s.gone = err == nil && n <= 1
-	case 'T':
-		s.stopped = true
 	}
 	return s, true
 }

@@ -72,7 +72,6 @@ func TestStatIsReadBehindTheCommand(t *testing.T) {
 		{"a command that imitates a zombie", stat("12 (a) Z 1 1) R", "3"), pidState{started: "7777"}},
 		{"zombie", stat("12 (bash) Z", "1"), pidState{gone: true, started: "7777"}},
 		{"its first thread ended, others run", stat("12 (bash) Z", "4"), pidState{started: "7777"}},
-		{"stopped", stat("12 (bash) T", "1"), pidState{stopped: true, started: "7777"}},
 		{"cut off", []byte("12 (bash) S 1 1"), pidState{}},
 		{"empty", nil, pidState{}},
 	}
