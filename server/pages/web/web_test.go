@@ -23,9 +23,10 @@ func TestAPageThatIsNotThereIsAnErrorAndWritesNothing(t *testing.T) {
 func TestAPageOfTroubleHelpsAndEscapes(t *testing.T) {
 	var buf bytes.Buffer
 	err := Render(&buf, Frame{Page: "error", User: "<b>jo</b>"}, struct {
-		Status          int
-		Detail, Request string
-	}{404, "<script>alert(1)</script>", "r1"})
+		Status                int
+		Detail, Request, Read string
+		Sealed                bool
+	}{404, "<script>alert(1)</script>", "r1", "", false})
 	if err != nil {
 		t.Fatal(err)
 	}
