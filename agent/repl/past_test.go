@@ -39,7 +39,7 @@ I change it.
 ✓ bash: seq 1 9 (9 lines)
   … 9 lines more, Ctrl-O shows all
   ✗ no\x1b[2Jthing
-It is `+"`done`"+`.
+It is ` + "`done`" + `.
 `
 	if got := out.String(); got != want {
 		t.Errorf("it reads\n%s\nwant\n%s", got, want)
