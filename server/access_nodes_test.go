@@ -157,7 +157,7 @@ var openAnswers = map[string]func(*testing.T, *pair) *http.Request{
 	},
 	"a long poll": func(t *testing.T, p *pair) *http.Request {
 		owner, id := tidemark.CutOwner(p.shared)
-		r := streamRequest(t, "POST", p.there.URL+"/api/v1/backend/wait?owner="+owner, p.bobToken, `{"kind":"session","id":"`+id+`","after":1000}`)
+		r := streamRequest(t, "POST", p.there.URL+"/api/v1/backend/wait?owner="+owner, p.bobToken, `{"kind":"session","id":"`+id+`","after":1}`)
 		r.Header.Set("Content-Type", api.MediaJSON)
 		return r
 	},
