@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,8 +75,8 @@ func (s *Setup) systemPrompt(ctx context.Context, o Options, f Fence) (string, e
 	return text, nil
 }
 
-// environment says where the agent works, the folder in the words that models know
-// from other agents.
+// environment says where the agent works, in the words that models know from other
+// agents. The working directory is what the tools for files count from.
 func environment(o Options, f Fence) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "\n- "+format, args...) }
@@ -86,8 +85,11 @@ func environment(o Options, f Fence) string {
 	if _, err := os.Lstat(filepath.Join(o.Project, ".git")); err == nil {
 		tree = "a git work tree"
 	}
-	line("Working directory: %s", quoteIfOdd(cmp.Or(o.Folder, o.Project)))
-	line("The project is in %s, %s.", quoteIfOdd(o.Project), tree)
+	line("Working directory: %s", quoteIfOdd(o.Project))
+	line("It is the project, %s.", tree)
+	if o.Folder != "" && o.Folder != o.Project {
+		line("The shell starts in %s.", quoteIfOdd(o.Folder))
+	}
 	line("The system is %s on %s.", runtime.GOOS, runtime.GOARCH)
 	switch {
 	case f.Sandbox != nil:

@@ -211,8 +211,8 @@ func (h *hints) wait(one hint) (c chan struct{}, poll time.Duration, leave func(
 
 // Wait returns when log is longer than after: at once after a commit of this
 // process, soon after one of another. Where hints do not get through, it polls
-// about every second. When log is shorter, it returns after about a second, so that
-// the caller sees that it went back.
+// about every second. When log is shorter, it returns within about a second, so
+// that the caller sees that it went back.
 func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 	one := hintOf(b.who, log)
 	for first := true; ; first = false {
