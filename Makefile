@@ -169,7 +169,7 @@ tasks: build ## have the agent solve thirty small tasks: by a script, or by a re
 CLIENTS ?=
 
 .PHONY: clients
-clients: build ## go on with sessions in the agents of others, from npm, against a scripted model; writes docs/agents.md; goes on where it was; an hour, npm, tmux
+clients: build ## go on with sessions in the agents of others, from npm, against a scripted model; writes docs/agents.md; runs add up in workshop/clients/found.json; two hours, npm, tmux
 	$(GO) run ./workshop/clients -bin bin/tidemark$$($(GO) env GOEXE) -write docs/agents.md $(CLIENTS)
 
 # What make evidence is told besides, such as -short, '-share 0.1' or '-only crash'.

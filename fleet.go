@@ -90,6 +90,7 @@ type Job struct {
 	Occurrence      time.Time        `json:"occurrence,omitzero"` // the instant of its schedule
 	Attempt         int              `json:"attempt,omitempty"`   // from 1, where it may be tried again
 	NotBefore       time.Time        `json:"not_before,omitzero"` // a pending one waits until then
+	RunsUntil       time.Time        `json:"runs_until,omitzero"` // of an interrupted one whose owner went silent: its program may run on there
 	Node            string           `json:"node,omitempty"`      // the host that runs it
 	Process         json.RawMessage  `json:"process,omitempty"`   // by which its runner finds the agent's program
 	ContainerID     string           `json:"container_id,omitempty"`

@@ -18,6 +18,7 @@ type SessionInfo struct {
 	Nodes             int64     `json:"nodes" doc:"turns begun, on all branches"`
 	Entries           int64     `json:"entries" doc:"the seq of the newest entry"`
 	Owner             string    `json:"owner,omitempty" doc:"whose it is, when it is another's who shared it: OWNER:ID leads to it, whoever else has a session of that id"`
+	Machine           string    `json:"machine,omitempty" doc:"another machine that it was last written on, and came from by a remote"`
 	Status            string    `json:"status" enum:"active,archived" doc:"archived is in the trash"`
 	ModelName         string    `json:"model_name,omitempty" doc:"as model"`
 	ExternalSessionID string    `json:"external_session_id,omitempty" doc:"as foreign_id"`

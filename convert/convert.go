@@ -72,6 +72,12 @@ type Tool struct {
 	// they were reads none of them. Nil: a Source is always read.
 	Files func(ctx context.Context, p Source) iter.Seq2[SourceFile, error]
 
+	// Kin returns, by the State of a unit, the names of its session, and those of
+	// sessions that it says it came from or works for. One that has no name in common
+	// with others is read as it is, whether they are there or not. Nil: what is new is
+	// placed among all sessions.
+	Kin func(state []byte) (names, others []string)
+
 	// Salvages says that the tool keeps prompts apart from its sessions, so that
 	// Import yields what is left of sessions that it deleted.
 	Salvages bool
@@ -162,6 +168,9 @@ type SourceFile struct {
 	// Beside says that it holds none of the entries, and is read whenever it
 	// changed: a reading of the others goes on at a Bookmark.
 	Beside bool
+	// Apart says that it is of sessions that have no files of their own, so that it
+	// is read together with all others.
+	Apart bool
 	// Entry is the file in the list of its folder.
 	Entry fs.DirEntry
 }

@@ -43,6 +43,15 @@ type keptIdentity struct {
 	Session  string    `json:"session"` // that it is part of
 }
 
+// TranscriptKin is the Kin of such a tool.
+func TranscriptKin(state []byte) (names, others []string) {
+	var kept keptIdentity
+	if json.Unmarshal(state, &kept) != nil {
+		return nil, nil
+	}
+	return []string{kept.ID}, append([]string{kept.Original, kept.Session}, kept.Owners...)
+}
+
 // Import is the Import of the tool.
 func (t Transcripts[T]) Import(ctx context.Context, p Source) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {

@@ -268,20 +268,37 @@ func (s *Store) RemoveJob(ctx context.Context, id string) error {
 	return err
 }
 
+// Gone says what is done about jobs whose owners are gone.
+type Gone struct {
+	// Before is called with a job whose owner is proven dead, while its lanes are
+	// still taken: it can kill what is left of the job's program before another run
+	// of the agent begins. It may be nil.
+	Before func(tidemark.Job)
+	// Again returns the job that follows, nil when none does, and may note at the job
+	// what is known. silent means that the owner is only not heard of: its program may
+	// still run. It may be nil.
+	Again func(j *tidemark.Job, silent bool) *tidemark.Job
+}
+
+// Interrupted is a job that was ended because its owner is gone, with the job that
+// follows it; its ID is "" when none does.
+type Interrupted struct {
+	tidemark.Job
+	Next tidemark.Job
+}
+
 // Interrupt ends the jobs whose owners are proven dead or were silent for too
 // long. It frees their lanes and returns the jobs, now interrupted, with their
-// sessions. If an owner is proven dead, Interrupt first calls each function of
-// before with the job, while its lanes are still taken: the function can kill
-// what is left of the job's program before another run of the agent begins.
-func (s *Store) Interrupt(ctx context.Context, before ...func(tidemark.Job)) ([]tidemark.Job, error) {
-	var ended []tidemark.Job
+// sessions. The end of each and what follows it are one commit.
+func (s *Store) Interrupt(ctx context.Context, gone Gone) ([]Interrupted, error) {
+	var ended []Interrupted
 	running, err := s.Running(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	var errs []error // an error of one job does not stop the others
 	for _, id := range running {
-		j, ok, err := s.interruptIfGone(ctx, id, before)
+		j, ok, err := s.interruptIfGone(ctx, id, gone)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("job %s: %w", id, err))
 		}
@@ -293,56 +310,53 @@ func (s *Store) Interrupt(ctx context.Context, before ...func(tidemark.Job)) ([]
 }
 
 // interruptIfGone ends one job if its owner is gone, and reports whether it did.
-func (s *Store) interruptIfGone(ctx context.Context, id string, before []func(tidemark.Job)) (tidemark.Job, bool, error) {
+func (s *Store) interruptIfGone(ctx context.Context, id string, gone Gone) (Interrupted, bool, error) {
 	l, err := s.JobLease(ctx, id)
 	if err != nil || l.Living() {
-		return tidemark.Job{}, false, err
+		return Interrupted{}, false, err
 	}
-	if l.Dead {
-		s.callEach(ctx, id, before)
+	if l.Dead && gone.Before != nil {
+		if j, err := s.Job(ctx, id); err == nil { // interrupt reads it too, and returns the error
+			gone.Before(j)
+		}
 	}
-	return s.interrupt(ctx, id, l)
-}
-
-// callEach calls each function of before with a job, if the job can be read.
-func (s *Store) callEach(ctx context.Context, id string, before []func(tidemark.Job)) {
-	j, err := s.Job(ctx, id)
-	if err != nil {
-		return // interrupt reads it too, and returns the error
-	}
-	for _, call := range before {
-		call(j)
-	}
+	return s.interrupt(ctx, id, l, gone.Again)
 }
 
 // interrupt ends one job if its lease is still l.
-func (s *Store) interrupt(ctx context.Context, id string, l Lease) (tidemark.Job, bool, error) {
+func (s *Store) interrupt(ctx context.Context, id string, l Lease, again func(*tidemark.Job, bool) *tidemark.Job) (ended Interrupted, ok bool, err error) {
 	j, version, err := s.job(ctx, id)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		return j, false, nil
+		return ended, false, nil
 	}
 	if err != nil {
-		return j, false, err
-	}
-	if j.Status == tidemark.JobRunning {
-		j.Status, j.ExitReason, j.ErrorMessage = tidemark.JobInterrupted, tidemark.ExitInterrupt, "its owner "+l.Holder.String()+" is gone"
+		return ended, false, err
 	}
 	b := tidemark.Batch{At: s.k.Now()}
+	if j.Status == tidemark.JobRunning {
+		j.Status, j.ExitReason, j.ErrorMessage = tidemark.JobInterrupted, tidemark.ExitInterrupt, "its owner "+l.Holder.String()+" is gone"
+		if again != nil {
+			if ended.Next, err = s.follow(ctx, &b, j, again(&j, !l.Dead)); err != nil {
+				return ended, false, err
+			}
+		}
+	}
 	lanes, err := s.lanesOfJob(ctx, j)
 	if err != nil {
-		return j, false, err
+		return ended, false, err
 	}
 	if err := s.leaveLegacySlots(ctx, &b, j); err != nil {
-		return j, false, err
+		return ended, false, err
 	}
 	if err := s.end(ctx, &b, &j, version, l, lanes, nil); err != nil {
-		return j, false, err
+		return ended, false, err
 	}
 	if _, err := s.k.Commit(ctx, b); err != nil {
 		if errors.Is(err, tidemark.ErrConflict) {
-			return j, false, nil // another process ended it first, or its owner is alive
+			return ended, false, nil // another process ended it first, or its owner is alive
 		}
-		return j, false, err
+		return ended, false, err
 	}
-	return j, true, nil
+	ended.Job = j
+	return ended, true, nil
 }

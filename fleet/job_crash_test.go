@@ -123,7 +123,7 @@ func TestAKillAtAnyCallLeavesAJobThatTheNextDaemonGoesOnWith(t *testing.T) {
 // looks at that.
 func afterTheKill(t *testing.T, s *fleet.Store, where string, said int) {
 	t.Helper()
-	if _, err := s.Interrupt(t.Context()); err != nil {
+	if _, err := s.Interrupt(t.Context(), fleet.Gone{}); err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}
 	for range 3 { // the instant, if nobody took it, and the second attempt
@@ -204,12 +204,12 @@ func TestWhatADeadOwnerLeftIsEndedWhileItsSlotIsTaken(t *testing.T) {
 	dead, waiting := addJob(t, s, "coder"), addJob(t, s, "coder")
 	startJob(t, s, dead.ID, "dead", fleet.SlotLimits{Agent: 1})
 	calls := 0
-	ended, err := s.Interrupt(t.Context(), func(j tidemark.Job) {
+	ended, err := s.Interrupt(t.Context(), fleet.Gone{Before: func(j tidemark.Job) {
 		calls++
 		if _, err := s.StartJob(t.Context(), waiting.ID, who("daemon"), fleet.SlotLimits{Agent: 1}); j.ID != dead.ID || !errors.Is(err, fleet.ErrBusy) {
 			t.Errorf("beside what is left of %s another begins: %v", j.ID, err)
 		}
-	})
+	}})
 	if err != nil || calls != 1 || len(ended) != 1 {
 		t.Errorf("%d calls, %v, %v", calls, ended, err)
 	}

@@ -142,7 +142,7 @@ func TestAJobWhoseOwnerDiedIsInterruptedAndItsSlotIsFree(t *testing.T) {
 	if _, err := s.StartJob(t.Context(), waiting.ID, who("daemon"), limits); !errors.Is(err, fleet.ErrBusy) {
 		t.Errorf("StartJob = %v, want ErrBusy", err)
 	}
-	ended, err := s.Interrupt(t.Context())
+	ended, err := s.Interrupt(t.Context(), fleet.Gone{})
 	if err != nil || len(ended) != 1 || ended[0].ID != dead.ID {
 		t.Fatalf("Interrupt = %v, %v", ended, err)
 	}
@@ -154,7 +154,7 @@ func TestAJobWhoseOwnerDiedIsInterruptedAndItsSlotIsFree(t *testing.T) {
 		t.Errorf("the dead one still writes: %v", err)
 	}
 	startJob(t, s, waiting.ID, "daemon", limits)
-	if again, err := s.Interrupt(t.Context()); err != nil || len(again) != 0 {
+	if again, err := s.Interrupt(t.Context(), fleet.Gone{}); err != nil || len(again) != 0 {
 		t.Errorf("Interrupt again = %v, %v", again, err)
 	}
 }

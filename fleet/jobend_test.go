@@ -61,7 +61,7 @@ func finishing(t *testing.T, w *weather) tidemark.Job {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil {
-			if _, err := other.Interrupt(ctx); err != nil && ctx.Err() == nil {
+			if _, err := other.Interrupt(ctx, fleet.Gone{}); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 			select {
@@ -196,7 +196,7 @@ func TestAnEndIsGivenUpWhenTheProcessIsToldToStop(t *testing.T) {
 			t.Errorf("Finish = %v, told %v", err, told)
 		}
 		w.commit = nil
-		if ended, err := s.Interrupt(t.Context()); err != nil || len(ended) != 1 || ended[0].Status != tidemark.JobInterrupted {
+		if ended, err := s.Interrupt(t.Context(), fleet.Gone{}); err != nil || len(ended) != 1 || ended[0].Status != tidemark.JobInterrupted {
 			t.Errorf("a successor finds %v, %v", ended, err)
 		}
 	})
@@ -219,7 +219,7 @@ func TestOneDamagedJobKeepsNoOtherFromItsEnd(t *testing.T) {
 	if _, err := b.Commit(t.Context(), tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Puts: []tidemark.Record{harmed}}); err != nil {
 		t.Fatal(err)
 	}
-	ended, err := s.Interrupt(t.Context())
+	ended, err := s.Interrupt(t.Context(), fleet.Gone{})
 	if len(ended) != 1 || ended[0].ID != good.ID || !errors.Is(err, tidemark.ErrCorrupt) {
 		t.Errorf("interrupted %v, %v", ended, err)
 	}

@@ -225,22 +225,14 @@ type ending struct {
 func (e *ending) commit(ctx context.Context) error {
 	r, s := e.run, e.run.s
 	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: s.k.Now()}
-	if e.follow != nil {
-		again := *e.follow
-		var err error
-		if again.Prompt, err = s.JobPrompt(ctx, tidemark.Job{ID: e.job.ID, Prompt: again.Prompt}); err != nil {
-			return err
-		}
-		added, puts, err := s.newJob(again)
-		if err != nil {
-			return err
-		}
-		e.next, b.Puts = added, append(b.Puts, puts...)
+	var err error
+	if e.next, err = s.follow(ctx, &b, e.job, e.follow); err != nil {
+		return err
 	}
 	if err := s.end(ctx, &b, &e.job, r.version, r.held.Lease(), r.lanes, e.remember); err != nil {
 		return err
 	}
-	_, err := s.k.Commit(ctx, b)
+	_, err = s.k.Commit(ctx, b)
 	switch {
 	case errors.Is(err, tidemark.ErrUnknown):
 		e.sent = append(e.sent, b.ID)
@@ -249,6 +241,25 @@ func (e *ending) commit(ctx context.Context) error {
 	}
 	return err
 }
+
+// follow adds to a batch the job that follows another one, if there is one, with the
+// prompt as it was before secrets were masked.
+func (s *Store) follow(ctx context.Context, b *tidemark.Batch, after tidemark.Job, next *tidemark.Job) (tidemark.Job, error) {
+	if next == nil {
+		return tidemark.Job{}, nil
+	}
+	again := *next
+	var err error
+	if again.Prompt, err = s.JobPrompt(ctx, tidemark.Job{ID: after.ID, Prompt: again.Prompt}); err != nil {
+		return tidemark.Job{}, err
+	}
+	added, puts, err := s.newJob(again)
+	b.Puts = append(b.Puts, puts...)
+	return added, err
+}
+
+// Silence is how long the store has not heard of this run.
+func (r *JobRun) Silence() time.Duration { return r.held.Silence() }
 
 // explainConflict finds out why a commit conflicted. It returns nil when an
 // earlier try took effect after all, a final error when the lease is lost, and

@@ -38,7 +38,7 @@ func TestAJobThatEndsWhileItIsJudgedKeepsItsEnd(t *testing.T) {
 			t.Errorf("Finish = %v", err)
 		}
 	}
-	if ended, err := judge.Interrupt(t.Context()); err != nil || len(ended) != 0 {
+	if ended, err := judge.Interrupt(t.Context(), fleet.Gone{}); err != nil || len(ended) != 0 {
 		t.Errorf("Interrupt = %v, %v; want nothing to end", ended, err)
 	}
 	if m.do != nil {

@@ -181,7 +181,7 @@ func (c *crew) kill(ctx context.Context) {
 	c.dead[fmt.Sprint("daemon-", c.daemons-1)] = true
 	c.daemons++
 	c.mu.Unlock()
-	ended, err := c.store().Interrupt(ctx)
+	ended, err := c.store().Interrupt(ctx, fleet.Gone{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestJobsOfAnEarlierProgramCountUntilTheyEnd(t *testing.T) {
 	if _, err := s.StartJob(t.Context(), addJob(t, s, "coder").ID, who("new"), fleet.SlotLimits{Agent: 1}); !errors.Is(err, fleet.ErrBusy) {
 		t.Errorf("a start of the same agent = %v, want ErrBusy", err)
 	}
-	if ended, err := s.Interrupt(t.Context()); err != nil || len(ended) != 1 || ended[0].ID != old.ID {
+	if ended, err := s.Interrupt(t.Context(), fleet.Gone{}); err != nil || len(ended) != 1 || ended[0].ID != old.ID {
 		t.Fatalf("interrupted: %v, %v", ended, err)
 	}
 	startJob(t, s, next.ID, "new", fleet.SlotLimits{Agent: 1, Fleet: 1})

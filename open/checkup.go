@@ -36,6 +36,7 @@ const (
 // Checkup examines a store, and with Fix repairs what can be repaired.
 type Checkup struct {
 	Fix      bool
+	Environ  []string        // says where the policy of the machine is
 	Holder   tidemark.Holder // who finishes purges
 	Progress func(format string, args ...any)
 	Found    []Diagnosis
@@ -126,6 +127,14 @@ func (c *Checkup) Keys(ctx context.Context, o *Opened) error {
 	}
 	if h.Rotating {
 		c.Add("keys", Warning, "a rotation was begun and not finished").Fix = "tidemark key rotate"
+	}
+	policy, err := PolicyOf(c.Environ)
+	if err != nil {
+		c.Add("escrow", Broken, "%s", err)
+	}
+	for _, recipient := range policy.Missing(h) {
+		c.Add("escrow", Warning, "%s wants to be able to open stores on its machines, and cannot open this one", policy.Organisation).Fix =
+			fmt.Sprintf("tidemark key add --recipient %s --label %q", recipient, "escrow: "+policy.Organisation)
 	}
 	recovery := slices.ContainsFunc(h.Slots, func(s seal.Slot) bool { return s.Label == seal.RecoveryLabel })
 	if len(h.Slots) == 1 && !recovery {

@@ -176,7 +176,7 @@ func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.
 	if err != nil {
 		return h, err
 	}
-	b, err := seal.Create(ctx, inner, all...)
+	b, err := k.create(ctx, inner, key, all...)
 	if err != nil {
 		key.undo(ctx, inner)
 		if errors.Is(err, tidemark.ErrInvalid) {
@@ -184,8 +184,29 @@ func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.
 		}
 		return h, err
 	}
-	k.reportKey(key)
 	return b.Header(ctx)
+}
+
+// create encrypts a new store with the slots that are wanted, and with those that the
+// policy of this machine adds, and reports both.
+func (k *opener) create(ctx context.Context, inner tidemark.Backend, key newKey, slots ...seal.NewSlot) (*seal.Backend, error) {
+	policy, err := PolicyOf(k.Environ)
+	if err != nil {
+		return nil, err
+	}
+	escrow, err := policy.slots()
+	if err != nil {
+		return nil, err
+	}
+	b, err := seal.Create(ctx, inner, append(slots, escrow...)...)
+	if err != nil {
+		return nil, err
+	}
+	k.reportKey(key)
+	if len(escrow) > 0 {
+		k.Escrowed(policy.Organisation)
+	}
+	return b, nil
 }
 
 // writeKey creates a key file, durable when it returns.

@@ -83,6 +83,9 @@ type Options struct {
 	Damaged func(what string)
 	// KeyMade is called with the path of the key file of a new store.
 	KeyMade func(file string)
+	// Escrowed is called when the policy of the machine lets an organisation open a
+	// new store, too.
+	Escrowed func(organisation string)
 	// SecretsMet is called before secrets are written or masked, with the id of
 	// the session, job or other owner that they belong to.
 	SecretsMet func(owner string, secrets []store.Secret)
@@ -296,6 +299,9 @@ func newOpener(o *Options) *opener {
 	if k.KeyMade == nil {
 		k.KeyMade = func(string) {}
 	}
+	if k.Escrowed == nil {
+		k.Escrowed = func(string) {}
+	}
 	return k
 }
 
@@ -312,6 +318,9 @@ func (k *opener) checkBeforeCreate(ctx context.Context) error {
 		return err
 	}
 	if _, err := redact.New(k.RedactRules); err != nil || k.Plain {
+		return err
+	}
+	if _, err := PolicyOf(k.Environ); err != nil {
 		return err
 	}
 	return k.readGivenKey(ctx)

@@ -144,9 +144,8 @@ func (k *opener) seal(ctx context.Context, inner tidemark.Backend) (tidemark.Bac
 	if err != nil {
 		return nil, err
 	}
-	b, err := seal.Create(ctx, inner, key.slot)
+	b, err := k.create(ctx, inner, key, key.slot)
 	if err == nil {
-		k.reportKey(key)
 		return b, nil
 	}
 	key.undo(ctx, inner)

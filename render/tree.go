@@ -22,6 +22,7 @@ type Node struct {
 	Current  bool      // where the session continues; drawn with a * after it
 	At       time.Time // when its turn began; zero if unknown
 	Text     string    // the first words of its turn
+	Machine  string    // where it was written, if that is to be said
 }
 
 // TreeOptions say how a tree looks. A nil *TreeOptions is for programs: the
@@ -253,6 +254,9 @@ func (d *drawing) count(p *placed) string {
 	}
 	s = strconv.AppendInt(append(s, " ("...), p.node.Messages, 10)
 	s = append(s, " msgs)"...)
+	if p.node.Machine != "" {
+		s = append(append(s, " on "...), Truncate(CleanLine(p.node.Machine), maxLabel)...)
+	}
 	if p.node.Current {
 		s = append(s, " *"...)
 	}

@@ -55,18 +55,26 @@ say_no_cluster() {
 	"${as_root[@]}" sh -c 'mkdir -p "${0%/*}" && echo "create_main_cluster = false" >"$0"' "$no_cluster"
 }
 
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+	as_root=(sudo)
+	if [ ! -t 0 ]; then
+		as_root=(sudo -n) # nobody is there to type a password
+	fi
+fi
+
+updated=
+update() { # once
+	[ -z "$updated" ] || return 0
+	updated=yes
+	apt update || echo "deps: apt-get update failed; trying with what is known" >&2
+}
+
 packages() {
 	command -v apt-get >/dev/null || { without "there is no apt-get here"; return; }
-	as_root=()
-	if [ "$(id -u)" -ne 0 ]; then
-		command -v sudo >/dev/null || { without "not root, and there is no sudo"; return; }
-		as_root=(sudo)
-		if [ ! -t 0 ]; then
-			as_root=(sudo -n) # nobody is there to type a password
-		fi
-	fi
+	[ ${#as_root[@]} -eq 0 ] || command -v sudo >/dev/null || { without "not root, and there is no sudo"; return; }
 	echo "deps: installing ${missing[*]}" >&2
-	apt update || echo "deps: apt-get update failed; trying with what is known" >&2
+	update
 	case " ${missing[*]} " in
 	*" postgresql "*)
 		say_no_cluster || { without "$no_cluster cannot be written"; return; }
@@ -98,6 +106,28 @@ if [ ! -e "$axe" ]; then
 	fi
 	rm -rf "$folder"
 fi
+
+# Proxies, and what checks the rules of Prometheus. Installed, they would start as
+# services of this machine, so their packages are only unpacked.
+fetch() { # fetch PACKAGE FOLDER
+	(cd "$2" && apt-get -q -o APT::Sandbox::User=root download "$1") </dev/null >&2
+}
+beside() { # beside COMMAND PACKAGE FILE
+	! command -v "$1" >/dev/null && [ ! -e "bin/$1" ] || return 0
+	local folder
+	folder=$(mktemp -d)
+	if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null &&
+		{ fetch "$2" "$folder" || { update && fetch "$2" "$folder"; }; } &&
+		(cd "$folder" && dpkg-deb -x "$2"_*.deb . && [ -e "$3" ]); then
+		mkdir -p bin && mv "$folder/$3" "bin/$1"
+	else
+		echo "deps: going on without $1: apt-get cannot bring $2" >&2
+	fi
+	rm -rf "$folder"
+}
+beside nginx nginx usr/sbin/nginx
+beside caddy caddy usr/bin/caddy
+beside promtool prometheus usr/bin/promtool
 
 # A server that speaks S3, for remotes in storage. It is a program in Go, in a module
 # of its own, so that no go.mod of ours names what it needs.

@@ -53,7 +53,8 @@ func furnished(t *testing.T, s *site) map[string]string {
 	if _, _, err := users.CreateToken(ctx, tenant.Token{Tenant: org.ID, Name: "ci", Role: tenant.RoleReader}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := users.UpsertUser(ctx, tenant.Claims{Tenant: org, Issuer: "https://id.example", Subject: "jo", Name: "Jo Tide", Role: tenant.RoleAdmin}); err != nil {
+	jo, _, err := users.UpsertUser(ctx, tenant.Claims{Tenant: org, Issuer: "https://id.example", Subject: "jo", Name: "Jo Tide", Role: tenant.RoleAdmin})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return map[string]string{
@@ -61,7 +62,7 @@ func furnished(t *testing.T, s *site) map[string]string {
 		"session": "/sessions/" + id, "session-find": "/sessions/" + id + "?find=tide&at=2", "session-trash": "/sessions/" + string(trashed), "tree": "/sessions/" + id + "/tree",
 		"fleet": "/fleet", "agent": "/fleet/agents/coder", "jobs": "/fleet/jobs", "timeline": "/fleet/jobs?view=timeline",
 		"job": "/fleet/jobs/" + job.Job().ID, "job-failed": "/fleet/jobs/" + failed.ID,
-		"usage": "/usage", "store": "/store", "audit": "/store/audit", "tokens": "/store/tokens", "users": "/store/users", "tenants": "/store/tenants",
+		"usage": "/usage", "store": "/store", "audit": "/store/audit", "tokens": "/store/tokens", "users": "/store/users", "user": "/store/users/" + jo.ID, "tenants": "/store/tenants",
 		"missing": "/nowhere", "wrong": "/sessions?cursor=forged",
 	}
 }

@@ -91,7 +91,7 @@ func newSite(t *testing.T, chrome context.Context, open func(context.Context, ti
 func (s *site) begin() {
 	s.t.Helper()
 	var err error
-	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Chat: s.chat, Version: "test", Holder: process.Self("test"), Formats: []string{"md"},
+	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Chat: s.chat, Version: "test", Holder: process.Self("test"), Formats: []string{"md"}, Offboarding: seesOff(s.open, process.Self("test")),
 		Inspect: func(context.Context, tidemark.Principal) (pages.Inspection, error) {
 			return pages.Inspection{Kind: "sqlite", Place: "/home/jo/.tidemark/tidemark.db", Bytes: 5 << 20, Sealed: true,
 				Keys:    []pages.KeyInfo{{ID: "k1", Type: "passphrase", Label: "laptop", CreatedAt: time.Now().Add(-72 * time.Hour), Opened: true}},

@@ -33,9 +33,9 @@ func (s *Server) healthRoutes() {
 			return
 		}
 		w.Header().Set("Content-Type", metricsType)
-		var more []Measure
+		more := storesMeasured(s.stores.Figures())
 		if s.o.Measure != nil {
-			more = s.o.Measure()
+			more = append(more, s.o.Measure()...)
 		}
 		s.metrics.write(w, more)
 	})
@@ -81,6 +81,7 @@ func (s *Server) Wait(ctx context.Context) error { return s.shutdown.Wait(ctx) }
 // writers write, and only the operator touches the records that say who may do
 // what.
 func (s *Server) backendCalls() http.Handler {
+	quota := wire.NewBlobQuota(s.o.Limits.User.Blobs)
 	return wire.Handler(func(r *http.Request) (tidemark.Backend, error) {
 		c := request.CallerOf(r.Context())
 		need := request.Reader
@@ -94,6 +95,7 @@ func (s *Server) backendCalls() http.Handler {
 			return nil, tidemark.NotFoundf("this server has no store for such clients")
 		}
 		b, err := s.o.Backend(r.Context(), c.Principal)
-		return wire.Fence{Backend: b, Whole: c.Operator && c.Token == "", Also: s.stores.Also(c.Principal, true)}, err
+		return wire.Fence{Backend: b, Whole: c.Operator && c.Token == "", Also: s.stores.Also(c.Principal, true),
+			Blobs: auth.OnlyBlobs(c.Scopes), Quota: quota, Caller: c.Principal}, err
 	})
 }

@@ -129,7 +129,7 @@ func TestTheMatrixFindsFaultsOfAServer(t *testing.T) {
 				m.handler = wrap(s)
 			}
 			m.first = true
-			m.run(2000)
+			m.run(6000)
 			if clean := name == "nothing"; clean != (len(m.found) == 0) {
 				t.Errorf("%d findings: %.2000q", len(m.found), m.found)
 			} else if !clean {

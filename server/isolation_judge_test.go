@@ -29,11 +29,12 @@ type matrix struct {
 	seen    map[string]int // markers, by how often they were shown to who may see them
 	good    map[string]int // routes, by how often they were answered well
 	named   map[string]bool
-	first   bool // one finding is enough
+	moved   map[string]bool // ids of things that changed hands, or were shared
+	first   bool            // one finding is enough
 }
 
 func newMatrix(t testing.TB, w *world, s *Server, seed uint64) *matrix {
-	return &matrix{prober: &prober{rand.New(rand.NewPCG(seed, 7)), w, s}, t: t, routes: routesOf(t, s), handler: s, seen: map[string]int{}, good: map[string]int{}, named: map[string]bool{}}
+	return &matrix{prober: &prober{rand.New(rand.NewPCG(seed, 7)), w, s}, t: t, routes: routesOf(t, s), handler: s, seen: map[string]int{}, good: map[string]int{}, named: map[string]bool{}, moved: map[string]bool{}}
 }
 
 // maxFound is enough to see what is wrong.
@@ -158,6 +159,9 @@ func (m *matrix) judge(p probe) {
 	if a.Status < 300 && phaseOf(p.route) == 1 && p.class != foreignID && p.class != hiddenID && b.Status != http.StatusNotFound {
 		return // the first of them changed what is the caller's own, and the second found that
 	}
+	if slices.ContainsFunc(p.swap, func(id string) bool { return m.moved[id] }) {
+		return // its owner shared it meanwhile, or it went to another
+	}
 	if diff := cmp.Diff(alike(twin, b), alike(p, a)); diff != "" {
 		m.tell("%s: answers otherwise than to an id that there is not (-absent +there):\n%.900s", p, diff)
 	}
@@ -201,7 +205,17 @@ func (m *matrix) look(p probe, a answer) {
 			m.tell("%s: was shown %s: %d %.300s", p, word[0], a.Status, a.Body)
 		}
 	}
-	if phaseOf(p.route) == 1 || p.wrongMethod || strings.HasSuffix(p.path, "/export") { // what the audit log tells
+	// What somebody who may shared or gave away is no longer hidden, or may not be.
+	if (a.Status < 300 || a.Status == waitedInVain) && (strings.Contains(p.target, "/share") || strings.Contains(p.target, "/hand-over")) {
+		for _, th := range m.w.things {
+			if user := m.w.userOf(th); strings.Contains(asked, th.id) || user != "" && strings.Contains(asked, user) {
+				m.moved[th.id] = true
+			}
+		}
+	}
+	// What the audit log tells admins of their tenant: the path of a call that somebody of
+	// the tenant made, or was refused.
+	if phaseOf(p.route) == 1 || p.wrongMethod || strings.HasSuffix(p.path, "/export") || a.Status == http.StatusForbidden {
 		for _, th := range m.w.things {
 			if strings.Contains(asked, th.id) {
 				m.named[th.id] = true
@@ -210,7 +224,8 @@ func (m *matrix) look(p probe, a answer) {
 	}
 	for _, th := range m.w.things {
 		if len(th.id) > 8 && !p.who.sees(th.tenant, th.owner, th.scope) && !m.named[th.id] && strings.Contains(all, th.id) && !strings.Contains(asked, th.id) && th.kind != "user" {
-			m.tell("%s: was told of the %s %s of %s: %d %.300s", p, th.kind, th.id, th.tenant, a.Status, a.Body)
+			at := strings.Index(all, th.id)
+			m.tell("%s: was told of the %s %s of %s: %d … %s …", p, th.kind, th.id, th.tenant, a.Status, all[max(0, at-200):min(len(all), at+200)])
 		}
 	}
 	m.lookAtStatus(p, a)

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/transfer"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
@@ -44,7 +45,8 @@ func (noDoor) SignOut(http.ResponseWriter, *http.Request) error { return nil }
 func serverOf(t testing.TB, w *world, change ...func(*Options)) *Server {
 	t.Helper()
 	o := Options{Open: w.open, Backend: w.backend, Auth: w, Holder: process.Self("serve"), SignIn: noDoor{}, CursorKey: []byte("a key of this test"),
-		Limits: request.Limits{Rate: 1e9, Burst: 1e9}}
+		Limits:      request.Limits{Rate: 1e9, Burst: 1e9},
+		Offboarding: &transfer.Offboarding{Backend: w.backend, Store: w.open, Holder: process.Self("serve")}}
 	for _, c := range change {
 		c(&o)
 	}

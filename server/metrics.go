@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/stores"
 )
 
 // metricsType is the text format that Prometheus reads. It is so simple that
@@ -146,6 +147,18 @@ type Value struct {
 // One returns a Measure of one value.
 func One(name, kind, help string, value float64) Measure {
 	return Measure{name, kind, help, []Value{{"", value}}}
+}
+
+// storesMeasured returns what is to be known of the stores that are open.
+func storesMeasured(f stores.Figures) []Measure {
+	return []Measure{
+		One("tidemark_stores_open", "gauge", "Users whose store is open here.", float64(f.Open)),
+		One("tidemark_stores_unindexed", "gauge", "Stores with something that is not in the search index yet.", float64(f.Unread)),
+		One("tidemark_index_lag_seconds", "gauge", "How long the oldest of it has waited.", f.IndexLag.Seconds()),
+		One("tidemark_leases_kept", "gauge", "Leases that clients append under through this server.", float64(f.Writers)),
+		One("tidemark_audit_waiting", "gauge", "Lines that are not chained into the audit log yet.", float64(f.Audits)),
+		One("tidemark_audit_failures_total", "counter", "How often such lines could not be written, and were put off.", float64(f.Failed)),
+	}
 }
 
 // process returns what is to be known of this process, under the names that

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/search"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -184,6 +186,33 @@ func TestATokenIsMadeOnThePageShownOnceAndRevoked(t *testing.T) {
 	}
 }
 
+func TestAnExportHasWhatIsNotChainedYet(t *testing.T) {
+	s := administered(t, withPages)
+	newSession(t, s, "writer-a", "tides", "hello")
+	exported := func() (actions []string) {
+		t.Helper()
+		r := s.call(t, "admin-a", "GET", "/store/audit/export?what=/api/v1/sessions", nil).want(t, 200)
+		for d := json.NewDecoder(bytes.NewReader(r.Body)); d.More(); {
+			var l tenant.AuditLine
+			if err := d.Decode(&l); err != nil {
+				t.Fatal(err)
+			}
+			actions = append(actions, l.Action)
+		}
+		return actions
+	}
+	before := exported()
+	if !slices.Contains(before, "POST /api/v1/sessions") {
+		t.Errorf("exported: %q", before)
+	}
+	if err := s.stores.FlushAudit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := exported(); !slices.Equal(before, after) {
+		t.Errorf("once they are chained: %q, before: %q", after, before)
+	}
+}
+
 func TestTheAuditLogIsReadByPageAndVerified(t *testing.T) {
 	s := administered(t, withPages)
 	for range 5 {
@@ -224,18 +253,29 @@ func TestTheAuditLogIsReadByPageAndVerified(t *testing.T) {
 		lines := 0
 		for d := json.NewDecoder(bytes.NewReader(exported.Body)); d.More(); lines++ {
 			var l tenant.AuditLine
-			if err := d.Decode(&l); err != nil || l.Seq == 0 || l.Hash == "" || l.Action == "" {
+			if err := d.Decode(&l); err != nil || (l.Seq == 0) != (l.Hash == "") || l.Action == "" {
 				t.Fatalf("%s: %+v, %v", query, l, err)
 			}
 		}
 		if lines != want {
 			t.Errorf("%s: %d lines exported, want %d", query, lines, want)
 		}
+		// The API takes the same filters; the words of an action are the page's.
+		if !strings.Contains(query, "made") {
+			var page routes.Page[tenant.AuditLine]
+			s.call(t, "admin-a", "GET", "/api/v1/audit?"+query, nil).want(t, 200).into(t, &page)
+			if n := len(page.Items); n != want {
+				t.Errorf("%s: %d lines over the API, want %d", query, n, want)
+			}
+		}
 	}
 	s.call(t, "writer-a", "GET", "/store/audit/export", nil).want(t, 403)
 	s.call(t, "admin-a", "GET", "/store/audit/export?tenant=b", nil).want(t, 404)
 	for _, bad := range []string{"cursor=x", "limit=-1", "limit=x", "since=x", "until=2026-13-01"} {
 		s.call(t, "admin-a", "GET", "/store/audit?"+bad, nil).want(t, 400)
+	}
+	for _, bad := range []string{"since=x", "until=2026-13-01"} {
+		s.call(t, "admin-a", "GET", "/api/v1/audit?"+bad, nil).want(t, 400)
 	}
 	s.call(t, "admin-a", "GET", "/store/audit?tenant=b", nil).want(t, 404)
 	s.form(t, "admin-a", "/store/audit/verify").want(t, 200)

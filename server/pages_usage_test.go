@@ -266,3 +266,43 @@ func TestACountingIsSharedAndCanBeAskedForAnew(t *testing.T) {
 		t.Errorf("%d tokens after counting again, want 20", got)
 	}
 }
+
+func TestALongSessionIsCountedToItsEnd(t *testing.T) {
+	s := newTestServer(t, withPages)
+	st, err := s.stores.Of(t.Context(), tidemark.TenantOf("a", "jo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const entries = 9001 // more than a page counts at once
+	w := st.Create(tidemark.Session{Title: "long"}, process.Self("test"))
+	all := make([]tidemark.Entry, entries)
+	for i := range all {
+		all[i] = tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.Assistant, At: time.Now(), Blocks: []tidemark.Block{tidemark.Text("at six")}, Usage: &tidemark.Usage{OutputTokens: 1}}
+	}
+	if _, err := w.Append(t.Context(), all...); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var v web.SessionView
+	s.call(t, "reader-a", "GET", "/sessions/"+string(w.ID())+".json", nil).want(t, 200).into(t, &v)
+	if !v.Usage.Partial || v.Usage.OutputTokens == 0 || v.Usage.OutputTokens >= entries {
+		t.Errorf("the page of the session counted %+v", v.Usage)
+	}
+	// The survey goes on where the page stopped.
+	for till := time.Now().Add(patient); ; {
+		var list web.SessionsView
+		s.call(t, "reader-a", "GET", "/sessions.json?sort=cost", nil).want(t, 200).into(t, &list)
+		if len(list.Sessions) == 1 && !list.Sessions[0].Usage.Partial {
+			if n := list.Sessions[0].Usage.OutputTokens; n != entries {
+				t.Errorf("%d tokens were counted, want %d", n, entries)
+			}
+			return
+		}
+		if time.Now().After(till) {
+			t.Fatalf("it is never counted: %+v", list.Sessions)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 func TestEveryPartOfTheAPIIsAScopeAndNothingElse(t *testing.T) {
 	// What is no scope, and what stands beside the description.
-	parts := []string{"me", "signin-code", "backend", request.MCPPath[1:]}
+	parts := []string{"me", "signin-code", "backend", auth.BlobsScope, "scim", request.MCPPath[1:]}
 	for path := range newTestServer(t).api.OpenAPI().Paths {
 		rest, ours := strings.CutPrefix(path, "/api/v1/")
 		part, _, _ := strings.Cut(rest, "/")

@@ -28,6 +28,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // Options configure a Server. Open and Auth are required.
@@ -72,6 +73,9 @@ type Options struct {
 	Inspect func(context.Context, tidemark.Principal) (pages.Inspection, error)
 	// MCP returns the handler for other agents at /mcp; nil: none.
 	MCP func(routes.MCP) http.Handler
+	// Offboarding erases, hands over and exports what people have; nil: nothing
+	// does.
+	Offboarding *transfer.Offboarding
 	// Hooks handles webhooks, which authenticate themselves; nil: none.
 	Hooks http.Handler
 	// Tracer receives a span for each request; nil: none.
@@ -119,7 +123,7 @@ func New(o Options) (*Server, error) {
 	s.stores = stores.New(stores.Options{Open: o.Open, Holder: o.Holder, Acts: o.Acts, Together: o.Together, NoAudit: o.NoAudit, Log: o.Log, Now: o.Now,
 		Access: s.access, Shutdown: s.shutdown})
 	s.api = routes.New(s.mux, routes.Options{Stores: s.stores, Access: s.access, Shutdown: s.shutdown, Holder: o.Holder, Hosts: o.Hosts, Limits: o.Limits,
-		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, Folder: o.Folder, SignIn: o.SignIn, MCP: o.MCP, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
+		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, Folder: o.Folder, SignIn: o.SignIn, MCP: o.MCP, Offboarding: o.Offboarding, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
 	s.healthRoutes()
 	s.pages = pages.New(pages.Options{Stores: s.stores, API: s.api, Shutdown: s.shutdown, SignIn: o.SignIn, Inspect: o.Inspect, Formats: o.Formats, NoAudit: o.NoAudit, Version: o.Version, Now: o.Now})
 	s.handler = s.watched(s.guarded(s.stores.Audited(nil, s.mux), s.stores.Audited(s.pages.Routes(), s.pages)))

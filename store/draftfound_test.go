@@ -1,11 +1,14 @@
 package store_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -99,4 +102,58 @@ func TestListsAndStatisticsCountDrafts(t *testing.T) {
 		t.Errorf("without a draft: %+v, %v", i.Session, err)
 	}
 	healthy(t, s)
+}
+
+func TestWordsInDraftsAreFoundHoweverTheyAreWritten(t *testing.T) {
+	fill := func(t *testing.T, s *store.Store) {
+		for _, text := range []string{"ebb & <Flow>", "die Flüsse", `C:\users`, "plain words", "e\u0301bb", "\uff45bb"} {
+			w := fromTool(t, s, user("before"))
+			keepDraft(t, w, "", user(text))
+			if err := w.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		alone := fromTool(t, s)
+		keepDraft(t, alone, "", user("nothing else"))
+		if err := alone.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eachWay(t, fill, func(t *testing.T, s *store.Store) {
+		for query, want := range map[string]int{"flow": 1, "EBB": 3, "fluss": 0, "flusse": 1, "users": 1, "words plain": 1, "nothing flow": 0, "^plai": 1, "flow | words": 2, "demo": 7, "absent": 0} {
+			q, err := search.Parse(query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := s.Search(t.Context(), store.Question{}.About(q))
+			if err != nil || len(answer.Found) != want {
+				t.Errorf("%q: %d found, want %d; %v", query, len(answer.Found), want, err)
+			}
+		}
+	})
+}
+
+// BenchmarkSearchBesideDrafts is a search in a store in which many sessions were left
+// before their last answer.
+func BenchmarkSearchBesideDrafts(b *testing.B) {
+	s := indexed()
+	for n := range 1000 {
+		w := s.Create(tidemark.Session{Title: fmt.Sprint("session ", n), Tool: "fake", ForeignID: fmt.Sprint(n)}, who("import"))
+		_, err := w.Append(b.Context(), user("hello"))
+		if err := errors.Join(err, w.KeepDraft(b.Context(), "", user(strings.Repeat("some words of a prompt ", 20))), w.Close(b.Context())); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := s.CatchUp(b.Context(), nil); err != nil {
+		b.Fatal(err)
+	}
+	q, err := search.Parse("absent")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := s.Search(b.Context(), store.Question{}.About(q)); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

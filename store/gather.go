@@ -1,11 +1,14 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
@@ -89,8 +92,63 @@ func (h *hunt) gather(ctx context.Context, owner string, log tidemark.Key, span 
 	return left, err
 }
 
-// gatherDrafts keeps the places of the hits in drafts. They are few and short:
-// each is decoded, and one that may have hits is opened.
+// mayMeet reports whether a text, also one in JSON, may have a term of each group, by
+// its bytes alone. In ASCII a word is written as it is, but for its case; where
+// something else is in the text, nobody knows before it is decoded.
+func mayMeet(text []byte, all [][]tidemark.Term) bool {
+	low := make([]byte, len(text))
+	for i, c := range text {
+		switch {
+		case c >= utf8.RuneSelf, c == '\\' && i+1 < len(text) && text[i+1] == 'u' && !isSign(text[i+2:]):
+			return true
+		case c >= 'A' && c <= 'Z':
+			c |= 0x20
+		}
+		low[i] = c
+	}
+	for _, group := range all {
+		if !slices.ContainsFunc(group, func(t tidemark.Term) bool { return !isPlain(t.Word) || bytes.Contains(low, []byte(t.Word)) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// isSign reports whether an escape in JSON is that of a sign that encoders escape,
+// and not of a letter.
+func isSign(code []byte) bool {
+	return bytes.HasPrefix(code, []byte("003c")) || bytes.HasPrefix(code, []byte("003e")) || bytes.HasPrefix(code, []byte("0026"))
+}
+
+// isPlain reports whether a word is one of ASCII letters and digits.
+func isPlain(word string) bool {
+	return strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}
+
+// begins reports whether a draft is all that there is of its log, so that the title
+// of the session is found there.
+func begins(r tidemark.Record) bool { return bytes.HasPrefix(r.Body, []byte(`{"after":0,`)) }
+
+// draftMayHit reports whether there may be hits in a draft, without decoding it: there
+// is one for each session that was left before its last answer.
+func (h *hunt) draftMayHit(ctx context.Context, r tidemark.Record) (bool, error) {
+	if mayMeet(r.Body, h.q.All) {
+		return true, nil
+	}
+	id, worker := sessionOf(r.Key)
+	if !begins(r) || worker != "" {
+		return false, nil
+	}
+	s, err := h.s.of(r.Owner)
+	if err != nil {
+		return false, err
+	}
+	i, ok, err := h.info(ctx, s, r.Owner, id)
+	return ok && mayMeet([]byte(i.Title), h.q.All), err
+}
+
+// gatherDrafts keeps the places of the hits in drafts: one that may have some is
+// decoded, and opened if it has.
 func (h *hunt) gatherDrafts(ctx context.Context) error {
 	q := tidemark.Query{Kind: kindDraft, Each: true}
 	if h.q.Session != "" {
@@ -105,6 +163,12 @@ func (h *hunt) gatherDrafts(ctx context.Context) error {
 		}
 		if h.late(h.q.Within / 2) {
 			h.answer.Behind++
+			continue
+		}
+		if may, err := h.draftMayHit(ctx, r); err != nil || !may {
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		var d draft

@@ -148,6 +148,16 @@ func (s *Store) mayIndex(ctx context.Context) error {
 // indexed.
 func (s *Store) Pending() bool { return len(s.grown) > 0 }
 
+// IndexLag is how long the oldest of what this Store appended has waited for the
+// index; 0: all is in it.
+func (s *Store) IndexLag() time.Duration {
+	since := s.written.oldest()
+	if since.IsZero() {
+		return 0
+	}
+	return time.Since(since)
+}
+
 // CatchUp indexes everything that is not indexed yet, also of what is shared where
 // this process may do that, and returns how many lines that were: ErrUnsupported
 // where there is no index. It calls progress, when it is not nil, as it goes.

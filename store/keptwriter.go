@@ -115,6 +115,13 @@ func (t *keptWriters) keep(name keptName, w *Writer) {
 	t.of[name] = w
 }
 
+// KeptWriters is how many Writers are kept for tokens and for appends without a lease.
+func (s *Store) KeptWriters() int {
+	s.kept.mu.Lock()
+	defer s.kept.mu.Unlock()
+	return len(s.kept.of)
+}
+
 func (t *keptWriters) forget(name keptName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -99,12 +99,20 @@ func (w *Writer) KeepAlive(ctx context.Context, requested func(HandoverRequest))
 		if err != nil {
 			return
 		}
-		if seen >= 0 && r.Version > seen {
+		// The first look meets requests from before: those of this lease came while
+		// nobody looked, others were for an earlier holder.
+		if seen >= 0 && r.Version > seen || seen < 0 && q.Lease > 0 && q.Lease == w.leaseVersion() {
 			requested(q)
 		}
 		seen = r.Version
 	}
 	return w.held.KeepAlive(ctx, look, func(err error) bool { return !errors.Is(err, context.Canceled) })
+}
+
+func (w *Writer) leaseVersion() int64 {
+	w.held.Lock()
+	defer w.held.Unlock()
+	return w.held.Lease().Version
 }
 
 // Renew renews the lease now: ErrConflict when it is lost.

@@ -95,6 +95,20 @@ func (s *Store) marksOfProject(ctx context.Context, path string) ([]string, erro
 	return s.o.Marks(ctx, path), nil
 }
 
+// SameProject reports whether two paths are those of one project, which is known by
+// its marks: also when the folder at a path is gone, or is on another machine.
+func (s *Store) SameProject(ctx context.Context, path, other string) (bool, error) {
+	if path == other {
+		return true, nil
+	}
+	marks, err := s.marksOfProject(ctx, path)
+	if err != nil {
+		return false, err
+	}
+	others, err := s.marksOfProject(ctx, other)
+	return slices.ContainsFunc(marks, func(mark string) bool { return slices.Contains(others, mark) }), err
+}
+
 // placesOf returns the path of a project and those it was moved from: paths at
 // which its marks were seen and which no longer exist. A path that still exists
 // is another copy of the project, so it is left out.

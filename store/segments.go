@@ -25,15 +25,17 @@ func (s *Store) newIndex(b tidemark.Backend, o index.Options) *index.Index {
 
 // written are the logs that this Store appended to and has not indexed.
 type written struct {
-	mu   sync.Mutex
-	logs map[tidemark.Key]bool
+	mu    sync.Mutex
+	logs  map[tidemark.Key]bool
+	since time.Time // when the first of them was appended to
+	taken time.Time // the same of those that are being indexed; zero: none are
 }
 
 func (w *written) add(logs ...tidemark.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.logs == nil {
-		w.logs = make(map[tidemark.Key]bool)
+		w.logs, w.since = make(map[tidemark.Key]bool), time.Now()
 	}
 	for _, log := range logs {
 		w.logs[log] = true
@@ -46,8 +48,37 @@ func (w *written) take() (logs []tidemark.Key) {
 	for log := range w.logs {
 		logs = append(logs, log)
 	}
+	if len(logs) > 0 {
+		w.taken = w.since
+	}
 	w.logs = nil
 	return logs
+}
+
+// settle ends what take began. Logs that were not indexed wait on, since when they did.
+func (w *written) settle(logs []tidemark.Key, err error) {
+	if err != nil && len(logs) > 0 {
+		w.add(logs...)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil && !w.taken.IsZero() {
+		w.since = w.taken
+	}
+	w.taken = time.Time{}
+}
+
+// oldest is when the first was appended to of what is not indexed; zero: all is.
+func (w *written) oldest() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !w.taken.IsZero():
+		return w.taken
+	case len(w.logs) > 0:
+		return w.since
+	}
+	return time.Time{}
 }
 
 // datedBack adds a note to a batch of an import.
@@ -488,8 +519,8 @@ const smallMerge = 20_000
 func (s *Store) indexWritten(ctx context.Context, within time.Duration) error {
 	logs := s.written.take()
 	_, err := s.index.CatchUp(ctx, source{s: s}, index.Pace{Bytes: behindBytes, Only: logs, Within: within, Stamp: untilSometimes})
+	s.written.settle(logs, err)
 	if err != nil {
-		s.written.add(logs...)
 		return err
 	}
 	return s.tend(ctx, smallMerge)

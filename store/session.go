@@ -21,8 +21,9 @@ type Info struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	Messages  int64     `json:"messages"` // on the branch that the head is on, with those that may still change
 	Nodes     int64     `json:"nodes"`
-	Entries   int64     `json:"entries"`         // the seq of the newest one
-	Owner     string    `json:"owner,omitempty"` // if that is somebody else, who shared it
+	Entries   int64     `json:"entries"`           // the seq of the newest one
+	Owner     string    `json:"owner,omitempty"`   // if that is somebody else, who shared it
+	Machine   string    `json:"machine,omitempty"` // another one that it was last written on; see SetMachines
 
 	version int64 // of the record
 	depth   int64 // the messages before the newest entry of the log, and with it
@@ -51,6 +52,19 @@ func infoOf(r tidemark.Record) (Info, error) {
 		i.Tool = toolOf(i.Extra)
 	}
 	return i, nil
+}
+
+// UnusualMode is the mode of the session if it is not the usual one, which is remote
+// for a session of another tool and else local-only; otherwise "".
+func (i Info) UnusualMode() string {
+	usual := tidemark.ModeLocal
+	if i.Tool != "" {
+		usual = tidemark.ModeRemote
+	}
+	if i.Mode == usual {
+		return ""
+	}
+	return i.Mode
 }
 
 // Name is what links and references call the session: its id, with the owner

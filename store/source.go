@@ -103,7 +103,8 @@ func (s *Store) unitRecord(u SourceUnit) (tidemark.Record, error) {
 	return r, err
 }
 
-// unitState is the State of the records of all units of one session.
+// unitState is the State of the records of all units of one session. Who asks for them
+// by it does not order them by ID, so that a backend finds them by its index of states.
 func (s *Store) unitState(id tidemark.SessionID) string {
 	if id == "" {
 		return ""
@@ -140,7 +141,7 @@ func (s *Store) SourceUnits(ctx context.Context, src Source) iter.Seq2[SourceUni
 // SessionUnits yields those of a Source that a session was made of.
 func (s *Store) SessionUnits(ctx context.Context, src Source, id tidemark.SessionID) iter.Seq2[SourceUnit, error] {
 	return func(yield func(SourceUnit, error) bool) {
-		for u, err := range s.units(ctx, tidemark.Query{Kind: kindUnit, State: s.unitState(id), Order: tidemark.ByID}) {
+		for u, err := range s.units(ctx, tidemark.Query{Kind: kindUnit, State: s.unitState(id)}) {
 			if (err != nil || u.Source == src) && !yield(u, err) {
 				return
 			}
@@ -240,7 +241,7 @@ func (s *Store) KeepSource(ctx context.Context, state SourceState) error {
 // forgetSources puts into the batch that removes a session that its files are not
 // known any more, so that an import finds it missing.
 func (s *Store) forgetSources(ctx context.Context, b *tidemark.Batch, id tidemark.SessionID) error {
-	for _, q := range []tidemark.Query{{Kind: kindUnit, State: s.unitState(id), Order: tidemark.ByID}, {Kind: kindBookmark, State: s.unitState(id), Order: tidemark.ByID},
+	for _, q := range []tidemark.Query{{Kind: kindUnit, State: s.unitState(id)}, {Kind: kindBookmark, State: s.unitState(id)},
 		{Kind: kindSource, Order: tidemark.ByID}} {
 		for r, err := range s.backend.List(ctx, q) {
 			if err != nil {

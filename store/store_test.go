@@ -221,6 +221,50 @@ func TestHolderHearsWhoAsks(t *testing.T) {
 	})
 }
 
+func TestHolderHearsWhoAskedBeforeItListened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		ask := func(id tidemark.SessionID, from string) {
+			t.Helper()
+			if err := s.RequestHandover(t.Context(), id, who(from)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := begin(t, s, user("one"))
+		ask(first.ID(), "earlier")
+		listen := func(w *store.Writer) (chan store.HandoverRequest, func()) {
+			asked := make(chan store.HandoverRequest, 9)
+			ctx, stop := context.WithCancel(t.Context())
+			go w.KeepAlive(ctx, func(a store.HandoverRequest) { asked <- a })
+			synctest.Wait()
+			return asked, stop
+		}
+		asked, stop := listen(first)
+		if a := <-asked; a.From != who("earlier") {
+			t.Errorf("asked by %v", a.From)
+		}
+		time.Sleep(5 * time.Second) // it is told once
+		if len(asked) > 0 {
+			t.Errorf("asked again: %v", <-asked)
+		}
+		stop()
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// What the one before was asked for is none of the next one's business.
+		asked, stop = listen(attach(t, s, first.ID(), "next"))
+		defer stop()
+		time.Sleep(5 * time.Second)
+		if len(asked) > 0 {
+			t.Errorf("the next holder was asked: %v", <-asked)
+		}
+		ask(first.ID(), "later")
+		if a := <-asked; a.From != who("later") {
+			t.Errorf("asked by %v", a.From)
+		}
+	})
+}
+
 func TestLeaseOfALivingHolderIsReleasedOnlyByForce(t *testing.T) {
 	s := open(t)
 	w := begin(t, s, user("one"))

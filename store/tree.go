@@ -21,10 +21,15 @@ type Node struct {
 	Messages int64  `json:"messages"` // on the path that ends here
 	Label    string `json:"label,omitempty"`
 	Current  bool   `json:"current,omitempty"` // the head is here
+	Machine  string `json:"machine,omitempty"` // that it was first written on, if the store shares sessions
 
 	// When the turn began, and its first words, to show to people.
 	At   time.Time `json:"-"`
 	Text string    `json:"-"`
+
+	// It was not written on the same machine as the node before it or, of a first
+	// one, not here.
+	Moved bool `json:"-"`
 }
 
 // maxText bounds Node.Text, in bytes.
@@ -132,7 +137,7 @@ func (v *View) treeFrom(ctx context.Context, from, start int64, limit int) (node
 	if i := indexAt(nodes, tip); i >= 0 {
 		nodes[i].Current = true
 	}
-	return nodes, more, nil
+	return nodes, more, v.setMachines(ctx, nodes)
 }
 
 // parentOf returns the number of the node that e, the first entry of another one,

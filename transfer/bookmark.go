@@ -159,13 +159,15 @@ func (l *ledger) growth(ctx context.Context) func(unit string) (convert.Growth, 
 
 // stampsOf looks at the files of a unit, as a ledger does.
 func stampsOf(fsys fs.FS, unit string, files []convert.SourceFile) (*fileStamps, error) {
-	s := new(fileStamps)
+	s := &fileStamps{sum: [sha256.Size]byte{readingVersion}}
 	for _, f := range files {
 		info, err := fs.Stat(fsys, f.Path)
 		if err != nil {
 			return nil, err
 		}
-		text := stampText(nil, f.Path, info)
+		line := stampText(make([]byte, sha256.Size), f.Path, info)
+		text := line[sha256.Size:]
+		s.add(line, info.ModTime())
 		switch {
 		case f.Path == unit:
 			s.named, s.size, s.file = true, info.Size(), durable.FileID(info)

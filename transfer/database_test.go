@@ -31,6 +31,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if dir := os.Getenv(erasesIn); dir != "" {
+		if err := eraseIn(dir); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
 	bookmarkFrom = 1 // samples are small
 	os.Exit(m.Run())
 }

@@ -59,6 +59,9 @@ type Importer struct {
 	Ignore func(*convert.Session) bool
 	// DryRun changes nothing: Results are what would be imported.
 	DryRun bool
+	// Family lets Part import new sessions. The caller keeps one for each place, and
+	// gives it to every import of it. Nil: Part imports only what is known.
+	Family *Family
 	// Stdin is what the path - means.
 	Stdin io.Reader
 

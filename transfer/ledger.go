@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -122,6 +123,9 @@ func (l *ledger) look(ctx context.Context, tool convert.Tool, p convert.Source) 
 	l.at, l.files, l.listed, l.text = time.Now(), fileStamps{sum: [sha256.Size]byte{readingVersion}}, nil, nil
 	line := make([]byte, sha256.Size, 256)
 	for f, err := range tool.Files(ctx, p) {
+		if convert.IsSkip(err) {
+			continue // the import tells of it, and then does not keep that it read all
+		}
 		if err != nil {
 			return err
 		}
@@ -197,6 +201,17 @@ func (l *ledger) load(ctx context.Context) error {
 		l.known[u.Unit] = u
 	}
 	return nil
+}
+
+// all yields the units that are known now.
+func (l *ledger) all() iter.Seq2[store.SourceUnit, error] {
+	return func(yield func(store.SourceUnit, error) bool) {
+		for _, u := range l.known {
+			if !yield(u, nil) {
+				return
+			}
+		}
+	}
 }
 
 // state implements convert.Source.Known.

@@ -39,6 +39,7 @@ type home struct {
 	files   []string // transcripts
 	all     []string // files
 	clock   time.Time
+	family  *Family // nil: parts have no new sessions
 }
 
 // homeOf copies the sample of a tool, with several transcripts.
@@ -100,7 +101,7 @@ func (h *home) write(t *testing.T, file string, data []byte) {
 func (h *home) read(t *testing.T, again bool) *Importer {
 	t.Helper()
 	i := &Importer{Opened: open.Around(h.s), Holder: store.Self("import"), Tool: h.tool, Again: again}
-	i.Holder.Machine = h.machine
+	i.Holder.Machine, i.Family = h.machine, h.family
 	if err := i.Paths(t.Context(), h.dir); err != nil {
 		t.Fatal(err)
 	}

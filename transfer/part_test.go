@@ -1,6 +1,8 @@
 package transfer
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -40,8 +42,8 @@ func (h *home) listed(t *testing.T) (at Place, all Listed) {
 func (h *home) readPart(t *testing.T, at Place, all Listed, units ...string) (*Importer, bool) {
 	t.Helper()
 	i := &Importer{Opened: open.Around(h.s), Holder: store.Self("import"), Tool: h.tool}
-	i.Holder.Machine = h.machine
-	ok, err := i.Part(t.Context(), at, all, units...)
+	i.Holder.Machine, i.Family = h.machine, h.family
+	ok, _, err := i.Part(t.Context(), at, all, units...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +67,8 @@ func TestPartsOfAHomeThatGrowsEndAsIfImportedAtOnce(t *testing.T) {
 			grows.writeAt(t, whole, 1<<62, nil)
 			whole.read(t, false)
 			random := rand.New(rand.NewPCG(uint64(len(tool)), 5))
-			h, alone := newHome(), 0
+			h, alone, begun := newHome(), 0, 0
+			h.family = new(Family)
 			for step := range steps + 1 {
 				at := grows.times[min(step*len(grows.times)/steps, len(grows.times)-1)]
 				if step == steps {
@@ -80,8 +83,12 @@ func TestPartsOfAHomeThatGrowsEndAsIfImportedAtOnce(t *testing.T) {
 				units = append(units, units[:random.IntN(len(units))]...)
 				random.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
 				for _, unit := range units[:random.IntN(len(units)+1)] {
-					if _, ok := h.readPart(t, place, all, unit); ok {
+					i, ok := h.readPart(t, place, all, unit)
+					if ok {
 						alone++
+					}
+					if len(i.Results) == 1 && i.Results[0].State == "new" {
+						begun++
 					}
 				}
 			}
@@ -91,6 +98,9 @@ func TestPartsOfAHomeThatGrowsEndAsIfImportedAtOnce(t *testing.T) {
 			}
 			if alone == 0 {
 				t.Error("no session was imported without the others")
+			}
+			if begun == 0 && len(grows.files) > 1 {
+				t.Error("no new session was imported without the others")
 			}
 		})
 	}
@@ -153,6 +163,114 @@ func TestAForkIsNotReadWithoutItsSource(t *testing.T) {
 	}
 	if copies == 0 {
 		t.Error("there is no fork in the sample")
+	}
+}
+
+// begin writes the transcript of a session that begins like another one, and returns
+// its name.
+func (h *home) begin(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(h.dir, filepath.FromSlash(name))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	h.touch(t, file)
+	return name
+}
+
+func TestANewSessionIsImportedAloneUnlessItHasToDoWithAnother(t *testing.T) {
+	line := func(session, id, parent string) string {
+		return fmt.Sprintf(`{"type":"user","uuid":%q,"parentUuid":%s,"sessionId":%q,"cwd":"/w","timestamp":"2026-11-01T10:00:00.000Z","version":"2.1.325","message":{"role":"user","content":"say %s"}}`+"\n", id, parent, session, id)
+	}
+	id := func(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000", n) }
+	name := func(n int) string { return "projects/-w/" + id(n) + ".jsonl" }
+	newHome := func() *home {
+		h := &home{tool: "claude-code", dir: t.TempDir(), s: store.New(memory.New(), nil), machine: "one", clock: time.Now().Add(-time.Hour), family: new(Family)}
+		h.begin(t, name(1), line(id(1), "first", "null"))
+		h.read(t, false)
+		return h
+	}
+	part := func(h *home, unit string) (*Importer, bool, bool) {
+		at, all := h.listed(t)
+		i := &Importer{Opened: open.Around(h.s), Holder: store.Self("import"), Tool: h.tool, Family: h.family}
+		i.Holder.Machine = h.machine
+		ok, kept, err := i.Part(t.Context(), at, all, unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i, ok, kept
+	}
+	h := newHome()
+	i, ok, kept := part(h, h.begin(t, name(2), line(id(2), "other", "null")))
+	if !ok || !kept || len(i.Results) != 1 || i.Results[0].State != "new" {
+		t.Errorf("a session of its own: ok %v, kept %v, %+v", ok, kept, i.Results)
+	}
+	if i, ok, kept := part(h, name(2)); !ok || !kept || i.Unchanged != 1 {
+		t.Errorf("told twice: ok %v, kept %v, %d unchanged", ok, kept, i.Unchanged)
+	}
+	h.want(t, "the next import of all", h.read(t, false), 0, 2)
+	// A copy begins with the same record.
+	fork := line(id(3), "first", "null") + line(id(3), "third", `"first"`)
+	if i, ok, _ := part(h, h.begin(t, name(3), fork)); ok || len(i.Results) > 0 {
+		t.Errorf("a fork was read alone: %+v", i.Results)
+	}
+	h.read(t, false)
+	if _, ok, kept := part(h, h.begin(t, name(1), line(id(1), "first", "null")+line(id(1), "second", `"first"`))); kept {
+		t.Errorf("a session with a fork: ok %v, and kept", ok)
+	}
+	h.read(t, false)
+	// The same, read at once.
+	whole := newHome()
+	for _, n := range []int{1, 2, 3} {
+		raw, err := os.ReadFile(filepath.Join(h.dir, filepath.FromSlash(name(n))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole.begin(t, name(n), string(raw))
+	}
+	whole.read(t, false)
+	if diff := cmp.Diff(whole.kept(t), h.kept(t)); diff != "" {
+		t.Errorf("at once - and in parts +\n%s", diff)
+	}
+	// Without a Family nobody knows what it has to do with.
+	h.family = nil
+	if _, ok, _ := part(h, h.begin(t, name(4), line(id(4), "fourth", "null"))); ok {
+		t.Error("a new session was read alone, and nobody knows the others")
+	}
+	// What is gone takes a look at all.
+	at, all := h.listed(t)
+	if err := os.Remove(filepath.Join(h.dir, filepath.FromSlash(name(2)))); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := h.readPart(t, at, all, name(2)); ok {
+		t.Error("a session that is gone was read alone")
+	}
+}
+
+func TestAFileThatIsAUnitAloneIsKnownByItsName(t *testing.T) {
+	for tool := range homes {
+		t.Run(tool, func(t *testing.T) {
+			h := homeOf(t, tool)
+			at, all := h.listed(t)
+			alone := 0
+			for unit, files := range all.Units {
+				for _, f := range files {
+					got, ok := new(Importer).UnitOf(t.Context(), at, f.Path)
+					if ok && (got.Unit != unit || got.Path != f.Path) {
+						t.Errorf("%s is %+v, listed as %+v", f.Path, got, f)
+					}
+					if ok && !got.Apart {
+						alone++
+					}
+				}
+				if _, ok := new(Importer).UnitOf(t.Context(), at, unit+".tmp"); ok {
+					t.Errorf("%s.tmp is a unit", unit)
+				}
+			}
+			if alone == 0 {
+				t.Error("none is known by its name")
+			}
+		})
 	}
 }
 

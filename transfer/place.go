@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"path/filepath"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Place is where a tool keeps its sessions.
@@ -27,6 +29,20 @@ func (i *Importer) Places(home string) (all []Place) {
 		}
 	}
 	return all
+}
+
+// Knows reports whether there is a ledger of the place, if its tool has one: purges and
+// restores remove it, so that the next import reads what is there.
+func (i *Importer) Knows(ctx context.Context, at Place) (bool, error) {
+	dir, err := filepath.Abs(at.Path)
+	if err != nil || at.Tool.Files == nil {
+		return true, nil
+	}
+	_, err = i.Opened.Store.SourceState(ctx, store.Source{Machine: machineOf(i.Holder), Tool: at.Tool.Name, Path: dir})
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return false, nil
+	}
+	return true, err
 }
 
 // Found reports whether the files at a place are the tool's.

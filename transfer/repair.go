@@ -96,7 +96,7 @@ func (r *Repair) session(ctx context.Context, s *convert.Session) error {
 	var all []convert.Entry
 	whole.Entries = r.noting(s.Entries, &all)
 	takes := asIs
-	takes.Files = true
+	takes.Files = func(string) bool { return true }
 	if r.DropThinking {
 		takes.Signed = func(tidemark.Block) (bool, string) { return false, "may be dead: it is left out, as you wish" }
 	}

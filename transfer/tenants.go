@@ -2,6 +2,8 @@ package transfer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 
@@ -26,14 +28,45 @@ type TenantArchive struct {
 // TenantExport writes an archive for each tenant and user of a database into a
 // folder. Nobody's key is needed: what is encrypted stays so.
 type TenantExport struct {
-	Database *postgres.Database
-	URL      string // of the database, which no archive may overwrite
+	Database *postgres.Database // opened by Run
+	URL      string             // of the database, which no archive may overwrite
 	Users    *tenant.Directory
 	Dir      string
 	Program  string                        // the program that the archives name as their maker
 	Progress func() func(archive.Progress) // called for each archive
 	Damaged  func(error)
 	Archives []TenantArchive
+}
+
+// Run writes the archives of the named tenants, or without names of all.
+func (e *TenantExport) Run(ctx context.Context, names ...string) (err error) {
+	if e.Database, err = postgres.Connect(ctx, e.URL, nil); err != nil {
+		return open.DatabaseHint(err)
+	}
+	defer e.Database.Close()
+	for _, name := range names {
+		t, err := e.Users.EnsureTenant(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := e.Tenant(ctx, t); err != nil {
+			return err
+		}
+	}
+	if len(names) == 0 {
+		return e.All(ctx)
+	}
+	return nil
+}
+
+// Faults returns ErrCorrupt when something could not be read.
+func (e *TenantExport) Faults() (err error) {
+	for _, r := range e.Archives {
+		if r.Damaged > 0 {
+			err = errors.Join(err, fmt.Errorf("%s: %d thing(s) could not be read: %w", r.File, r.Damaged, tidemark.ErrCorrupt))
+		}
+	}
+	return err
 }
 
 // All writes the archives of all tenants, and one of the operator's records.

@@ -201,6 +201,9 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {
 		return err
 	}
+	if t.Family != nil && t.tool.Kin != nil {
+		t.Family.fill(t.tool, l.all())
+	}
 	if err := l.settleGone(ctx, t.Holder, t.Skipped+t.Ignored+t.Waiting == left); err != nil {
 		return err
 	}

@@ -256,6 +256,19 @@ type Status struct {
 	Resources []string `json:"resources,omitempty"`
 }
 
+// Offers lists what the server offers, a line each: what it is, and its name.
+func (s Status) Offers() (lines []string) {
+	for _, part := range []struct {
+		what string
+		all  []string
+	}{{"tool", s.Tools}, {"prompt", s.Prompts}, {"resource", s.Resources}} {
+		for _, name := range part.all {
+			lines = append(lines, fmt.Sprintf("%-9s %s", part.what, name))
+		}
+	}
+	return lines
+}
+
 // Status returns the state of all servers.
 func (s *Clients) Status() []Status {
 	var all []Status

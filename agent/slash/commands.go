@@ -24,8 +24,12 @@ import (
 
 // Node is a node of a session as render draws it.
 func Node(n store.Node) render.Node {
-	return render.Node{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: n.Label, Current: n.Current, Seq: n.Last,
+	out := render.Node{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: n.Label, Current: n.Current, Seq: n.Last,
 		At: n.At, Text: n.Text}
+	if n.Moved {
+		out.Machine = n.Machine
+	}
+	return out
 }
 
 func (c *Conversation) tree(ctx context.Context, _ string) error {

@@ -280,7 +280,9 @@ func (w *writer) persist(group []*pending) (err error) {
 	pause := firstPause
 	for try := range commitTries {
 		var sent bool
+		began := time.Now()
 		sent, err = w.transact(group)
+		w.db.commits.add(began, err != nil)
 		switch {
 		case err == nil:
 			return nil

@@ -19,6 +19,7 @@ import (
 	"maps"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,6 +70,8 @@ type Database struct {
 	fences  fences
 	hints   hints
 	close   sync.Once
+
+	reads, commits trips
 }
 
 // Connect connects to a database that Migrate has made ready, and tests whether
@@ -182,13 +185,37 @@ type Pool struct {
 	// none, and Waiting how long everybody waited together.
 	Asked, Waited int64
 	Waiting       time.Duration
+	// Reads and Commits are the round trips that read and that wrote.
+	Reads, Commits Trips
+}
+
+// Trips are round trips to the database, those that failed among them, and how long
+// all took together.
+type Trips struct {
+	N, Failed int64
+	Took      time.Duration
+}
+
+// trips counts round trips.
+type trips struct{ n, failed, took atomic.Int64 }
+
+func (t *trips) add(began time.Time, failed bool) {
+	t.n.Add(1)
+	t.took.Add(int64(time.Since(began)))
+	if failed {
+		t.failed.Add(1)
+	}
+}
+
+func (t *trips) now() Trips {
+	return Trips{N: t.n.Load(), Failed: t.failed.Load(), Took: time.Duration(t.took.Load())}
 }
 
 // Pool returns how the connections are used.
 func (db *Database) Pool() Pool {
 	s := db.pool.Stat()
 	return Pool{Most: int(s.MaxConns()), Busy: int(s.AcquiredConns()), Idle: int(s.IdleConns()),
-		Asked: s.AcquireCount(), Waited: s.EmptyAcquireCount(), Waiting: s.EmptyAcquireWaitTime()}
+		Asked: s.AcquireCount(), Waited: s.EmptyAcquireCount(), Waiting: s.EmptyAcquireWaitTime(), Reads: db.reads.now(), Commits: db.commits.now()}
 }
 
 // Size returns how many bytes the tables and their indexes take, for all tenants

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -68,7 +69,10 @@ func (b *Backend) query(ctx context.Context, n namedLogs, queue func(*pgx.Batch)
 		batch := &pgx.Batch{}
 		b.settings(batch, n)
 		queue(batch)
-		if err = b.db.pool.SendBatch(ctx, batch).Close(); err == nil || ctx.Err() != nil || !isAway(err) {
+		began := time.Now()
+		err = b.db.pool.SendBatch(ctx, batch).Close()
+		b.db.reads.add(began, err != nil && ctx.Err() == nil)
+		if err == nil || ctx.Err() != nil || !isAway(err) {
 			break
 		}
 	}

@@ -110,6 +110,9 @@ func (b *Backend) send(ctx context.Context, c call, token string) (*answer, erro
 		}
 		return nil, b.broken(err, sent.Load())
 	}
+	if at, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		b.ahead.Store(int64(time.Until(at)))
+	}
 	a := &answer{Response: res, cancel: cancel}
 	a.body = &watchedBody{in: res.Body, watch: time.AfterFunc(quietFor, cancel)}
 	a.body.watch.Stop()

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -64,6 +65,7 @@ type Backend struct {
 	mu      sync.Mutex
 	closed  bool
 	commits sync.WaitGroup
+	ahead   atomic.Int64 // nanoseconds that the clock of the server is before this one
 }
 
 var errClosed = errors.New("remote: closed")
@@ -164,6 +166,10 @@ func (b *Backend) greet(ctx context.Context) error {
 	b.me, b.scopes = about.Principal, about.Scopes
 	return nil
 }
+
+// Now returns the time by the clock of the server, as its last response had it, to the
+// second.
+func (b *Backend) Now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())).UTC() }
 
 // Address returns where the server is.
 func (b *Backend) Address() string { return b.base.String() }

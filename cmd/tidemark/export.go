@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -210,4 +212,29 @@ func (a *app) toFile(name string, write func(io.Writer) error) error {
 		return err
 	}
 	return transfer.ToFile(name, url, write)
+}
+
+// exportTenants writes an archive for each tenant and user, and one for the
+// operator, into a folder. It needs no keys: what is encrypted stays encrypted.
+func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error {
+	if dir == "-" {
+		return hint.With(tidemark.Invalidf("several archives go into a folder"), "name it: -o DIR")
+	}
+	place, err := a.databaseURL()
+	if err != nil {
+		return err
+	}
+	users, err := a.directory(cmd.Context(), open.Read)
+	if err != nil {
+		return err
+	}
+	e := &transfer.TenantExport{URL: place, Users: users, Dir: dir, Program: "tidemark " + version, Archives: []transfer.TenantArchive{},
+		Progress: func() func(archive.Progress) { return a.archiveProgress("Written", 0) }, Damaged: func(err error) { a.say("tidemark: %s: left out", err) }}
+	if err := e.Run(cmd.Context(), only...); err != nil {
+		return err
+	}
+	a.progressDone()
+	return errors.Join(printTable(a, e.Archives, []string{"FILE", "RECORDS", "ENTRIES"}, func(r transfer.TenantArchive) []string {
+		return []string{r.File, fmt.Sprint(r.Records), fmt.Sprint(r.Lines)}
+	}), e.Faults())
 }

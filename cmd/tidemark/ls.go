@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,9 @@ func lsCommand(a *app) *cobra.Command {
 project has none, or with -A, those of all projects.
 
 The mode is shown where it is not the usual one: local-only for a session that
-was begun here, remote for one that came from another tool.`,
+was begun here, remote for one that came from another tool. The machine is shown
+where that is another one: of a session that a remote brought, the one that it was
+last written on.`,
 		Example: `  tidemark ls
   tidemark ls -A --since 7d
   tidemark ls --tool claude-code
@@ -74,7 +77,14 @@ was begun here, remote for one that came from another tool.`,
 			if err != nil {
 				return err
 			}
-			return errors.Join(a.print(rows, func(w io.Writer) error { return a.list(w, rows, f.Limit) }), damage)
+			m, err := s.Machines(cmd.Context())
+			if err == nil {
+				err = s.SetMachines(cmd.Context(), rows)
+			}
+			if err != nil {
+				return err
+			}
+			return errors.Join(a.print(rows, func(w io.Writer) error { return a.list(w, rows, m, f.Limit) }), damage)
 		},
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all", "A", false, "sessions of all projects")
@@ -110,15 +120,18 @@ func (a *app) sessions(cmd *cobra.Command, s *store.Store, f store.Filter) (rows
 	return rows, damage, nil
 }
 
-func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
+func (a *app) list(w io.Writer, rows []store.Info, m store.Machines, limit int) error {
 	t := a.table("ID", "MODEL", "MESSAGES", "MODE", "UPDATED", "TOOL", "TITLE")
+	if slices.ContainsFunc(rows, func(i store.Info) bool { return i.Machine != "" }) {
+		t.Head = append(t.Head, "MACHINE")
+	}
 	if a.terminal {
 		t = a.table("ID", "TOOL", "MODEL", "MSGS", "UPDATED", "TITLE")
 	}
 	for _, i := range rows {
-		tool, mode, messages := cmp.Or(i.Tool, store.Native), unusualMode(i), fmt.Sprint(i.Messages)
+		tool, mode, messages := cmp.Or(i.Tool, store.Native), i.UnusualMode(), fmt.Sprint(i.Messages)
 		if !a.terminal {
-			t.Row(i.Name(), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title)
+			t.Row(i.Name(), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title, i.Machine)
 			continue
 		}
 		title := i.Title
@@ -127,6 +140,9 @@ func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
 		}
 		if !i.Gone.IsZero() {
 			title = "(kept here alone) " + title
+		}
+		if i.Machine != "" {
+			title = "(on " + i.Machine + ") " + title
 		}
 		t.Row(a.shortID(i.ID), tool, render.Truncate(i.Model, a.modelColumns()), messages, a.when(i.UpdatedAt), title)
 	}
@@ -137,25 +153,15 @@ func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
 	if limit > 0 && len(rows) == limit {
 		fmt.Fprintf(w, "There may be more: -n 0 shows all.\n")
 	}
+	for _, r := range m.Meetings() {
+		fmt.Fprintf(w, "Remote %s was last met %s.\n", r.Remote, a.when(r.MetAt))
+	}
 	return nil
 }
 
 // modelColumns is how much of a model's name a terminal shows: the title needs
 // the room more.
 func (a *app) modelColumns() int { return max(12, a.columns/5-4) }
-
-// unusualMode returns the mode of a session if it is not the usual one, which is
-// remote for a session of another tool and else local-only; otherwise "".
-func unusualMode(i store.Info) string {
-	usual := tidemark.ModeLocal
-	if i.Tool != "" {
-		usual = tidemark.ModeRemote
-	}
-	if i.Mode == usual {
-		return ""
-	}
-	return i.Mode
-}
 
 // workerColumns is how much of a worker's name a terminal shows. It is enough to
 // type the beginning of a name.

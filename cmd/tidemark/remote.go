@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -141,6 +142,14 @@ func (a *app) remoteServe() *cobra.Command {
 			}
 			return remote.Serve(cmd.Context(), dir, a.in, a.out)
 		}}
+}
+
+// attend says if another machine writes to a session, and tells the others that this
+// one does until leave is called.
+func (a *app) attend(ctx context.Context, s *store.Store, id tidemark.SessionID) (leave func()) {
+	return sync.Attend(ctx, s, id, sync.Options{Host: a.host(), Places: a.places()}, func(machine string) {
+		a.say("%s writes to this session, too. Both may go on: what each adds becomes a branch.", machine)
+	})
 }
 
 func (a *app) syncOptions(cmd *cobra.Command) sync.Options {

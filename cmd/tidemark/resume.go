@@ -57,7 +57,7 @@ told its model stays behind; a line tells the other one that it was elsewhere.`,
 			if at != "" {
 				session += "@" + strings.TrimPrefix(at, "@")
 			}
-			_, p, err := a.resolve(cmd.Context(), open.Write, session)
+			s, p, err := a.resolve(cmd.Context(), open.Write, session)
 			if err != nil {
 				return err
 			}
@@ -82,6 +82,7 @@ told its model stays behind; a line tells the other one that it was elsewhere.`,
 				cmd.Root().SetArgs(start.Command[1:])
 				return cmd.Root().ExecuteContext(cmd.Context())
 			}
+			defer a.attend(cmd.Context(), s, p.ID)()
 			return a.resumeIn(cmd, start)
 		},
 	}

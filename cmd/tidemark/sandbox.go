@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/open"
 )
@@ -97,7 +98,7 @@ func (a *app) runConfined(args []string, more sandbox.Widening) error {
 
 // foreground runs a program that has the terminal of this one, and returns how it
 // ended as an exited. Ctrl-C on the terminal reaches the program by itself; other
-// signals are passed on.
+// signals are passed on, and when the program stops, so does this one.
 func (a *app) foreground(cmd *exec.Cmd, started func(error)) error {
 	handle := func(s os.Signal) {
 		if (s != os.Interrupt || !term.IsTerminal(int(os.Stdin.Fd()))) && cmd.Process != nil {
@@ -110,6 +111,9 @@ func (a *app) foreground(cmd *exec.Cmd, started func(error)) error {
 		return fmt.Errorf("%s: %w", cmd.Path, err)
 	}
 	a.onSignal.Store(&handle)
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		go process.StopWith(cmd.Process.Pid)
+	}
 	err = cmd.Wait()
 	a.onSignal.Store(nil)
 	var exit *exec.ExitError

@@ -178,15 +178,8 @@ func (a *app) testServer(ctx context.Context, clients *mcpclient.Clients, name s
 			continue
 		}
 		return a.print(s, func(w io.Writer) error {
-			for _, part := range []struct {
-				what string
-				all  []string
-			}{{"tool", s.Tools}, {"prompt", s.Prompts}, {"resource", s.Resources}} {
-				for _, one := range part.all {
-					if _, err := fmt.Fprintf(w, "%-9s %s\n", part.what, render.CleanLine(one)); err != nil {
-						return err
-					}
-				}
+			for _, line := range s.Offers() {
+				fmt.Fprintln(w, render.CleanLine(line))
 			}
 			return nil
 		})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -67,6 +68,7 @@ Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
 	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a), tenantRuleCommand(a),
+		a.erasing(&cobra.Command{Use: "delete NAME --yes", Short: "Erase a tenant and everything in it", Example: "  tidemark tenant delete acme --yes", Args: usage(cobra.ExactArgs(1))}, "tenant.erase", nil),
 		tenantStateCommand(a, "suspend", "Keep the users and tokens of a tenant out", tenant.Suspended),
 		tenantStateCommand(a, "resume", "Let the users and tokens of a tenant in again", tenant.Active))
 	return cmd
@@ -254,9 +256,69 @@ Run this where the store of the server can be opened, with the same --store.`,
 			return "user." + state, func(u *tenant.User) error { u.State = state; return nil }
 		})
 	}
+	cmd.AddCommand(userLeavesCommands(a, of)...)
 	cmd.AddCommand(list, state("suspend", "Keep a user out", tenant.Suspended), state("resume", "Let a user in again", tenant.Active),
 		change("role USER ROLE", "Give a user another role: reader, writer, admin", "  tidemark user role ada@example.org writer --tenant acme", 2, func(args []string) (string, func(*tenant.User) error) {
 			return "user.role." + args[1], func(u *tenant.User) error { u.Role = args[1]; return nil }
 		}))
 	return cmd
+}
+
+// leaving makes c a command about users who leave or, where of is nil, a tenant.
+func (a *app) leaving(c *cobra.Command, action string, of *string, do func(context.Context, *serve.Leaving) (fmt.Stringer, error)) *cobra.Command {
+	c.RunE = a.onDirectory(open.Write, func(cmd *cobra.Command, d *tenant.Directory, args []string) error {
+		place, _, _ := a.location() // the directory is open
+		beside := serve.StoresBeside(cmd.Context(), a.opened, place, a.openOptions)
+		defer beside.Close()
+		l, err := beside.Leaving(cmd.Context(), beside.Offboarding(d, a.holder(cmd)), of, args)
+		if err != nil {
+			return err
+		}
+		var said fmt.Stringer
+		err = a.auditAround(cmd, d, l.In.ID, action, l.ID(), func() (_ string, err error) {
+			said, err = do(cmd.Context(), l)
+			return l.ID(), err
+		})
+		if err == nil && said != nil {
+			err = a.print(said, func(w io.Writer) error { _, err := fmt.Fprintln(w, said); return err })
+		}
+		return err
+	})
+	return c
+}
+
+// erasing makes c a command that erases, which needs --yes.
+func (a *app) erasing(c *cobra.Command, action string, of *string) *cobra.Command {
+	var yes, unseen bool
+	c.Long = `Keeps them out at once, and erases what they have: where it is sealed the wrapped
+keys first, so that nobody can read the rest from then on. Sessions on hold stay.
+It says what was erased, what is on hold, and where traces may remain. Interrupted,
+the same command goes on. Nothing brings back what is erased: export it first.`
+	c.Flags().BoolVar(&yes, "yes", false, "really erase")
+	c.Flags().BoolVar(&unseen, "unseen-holds", false, "erase what is sealed without its key, though holds cannot be seen then")
+	return a.leaving(c, action, of, func(ctx context.Context, l *serve.Leaving) (fmt.Stringer, error) {
+		if l.UnseenHolds = unseen; !yes {
+			return nil, tidemark.Invalidf("this erases for good and needs --yes")
+		}
+		return l.Erase(ctx)
+	})
+}
+
+func userLeavesCommands(a *app, of *string) []*cobra.Command {
+	file := ""
+	export := a.leaving(&cobra.Command{Use: "export USER", Short: "Write everything about one person into a ZIP file", Args: usage(cobra.ExactArgs(1)),
+		Long: `Writes what is known about a user, the lines of the audit log about them, and an
+archive of everything that they keep. What is sealed stays so.`, Example: "  tidemark user export ada@example.org --tenant acme -o ada.zip"}, "user.export", of,
+		func(ctx context.Context, l *serve.Leaving) (fmt.Stringer, error) {
+			return nil, a.toFile(file, func(w io.Writer) error { return l.Export(ctx, w, l.In, l.Who[0]) })
+		})
+	export.Flags().StringVarP(&file, "output", "o", "-", "the `FILE`, or - for stdout")
+	return []*cobra.Command{export, a.erasing(&cobra.Command{Use: "delete USER --yes", Short: "Erase everything that a user has, and what is known about them", Args: usage(cobra.ExactArgs(1)),
+		Example: "  tidemark user delete ada@example.org --tenant acme --yes"}, "user.erase", of),
+		a.leaving(&cobra.Command{Use: "hand-over USER TO", Short: "Give the sessions of a user to another", Args: usage(cobra.ExactArgs(2)),
+			Long: `Moves the sessions of a user: they are copied, compared, and then destroyed where they were.
+What the other has under the same id stays, and so do the originals of sessions on hold.`, Example: "  tidemark user hand-over ada@example.org bob@example.org --tenant acme"}, "user.hand-over", of,
+			func(ctx context.Context, l *serve.Leaving) (fmt.Stringer, error) {
+				return l.HandOver(ctx, l.In, l.Who[0], l.Who[1])
+			})}
 }

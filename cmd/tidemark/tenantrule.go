@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,7 +37,7 @@ Where it does not, the admins of the tenant give them.`,
 				}
 				r.Claim, r.Value, _ = strings.Cut(claim, "=")
 				return a.auditAround(cmd, s, tidemark.TenantOf(tenant.DefaultTenant, "").Tenant, "tenant.rule."+cmd.Name(), claim, func() (string, error) {
-					_, err := s.ChangeRules(cmd.Context(), *issuer, func(rules []tenant.Rule) ([]tenant.Rule, error) { return to(slices.Clone(rules), args) })
+					_, err := s.ChangeRules(cmd.Context(), *issuer, func(rules []tenant.Rule) ([]tenant.Rule, error) { return to(rules, args) })
 					if err == nil {
 						a.say("%s", done)
 					}
@@ -52,10 +51,7 @@ Where it does not, the admins of the tenant give them.`,
 	add := change("add TENANT", "Add a rule after the others", "  tidemark tenant rule add legal --issuer https://id.example.com --claim department=legal\n  tidemark tenant rule add lab --issuer https://id.example.com --claim groups=lab --role writer --workspace bench",
 		1, "Added.", func(rules []tenant.Rule, args []string) ([]tenant.Rule, error) {
 			r.Tenant = args[0]
-			if first {
-				return slices.Insert(rules, 0, r), nil
-			}
-			return append(rules, r), nil
+			return r.Into(rules, first), nil
 		})
 	add.Flags().StringVar(&r.Role, "role", "", "the `ROLE` of these people: reader, writer or admin")
 	add.Flags().StringSliceVar(&r.Workspaces, "workspace", nil, "a `WORKSPACE` that they are in, made when it is not there; again for more")
@@ -75,10 +71,8 @@ Where it does not, the admins of the tenant give them.`,
 	}
 	cmd.AddCommand(add, list, change("rm", "Remove the rule with a claim", "  tidemark tenant rule rm --issuer https://id.example.com --claim department=legal", 0, "Removed.",
 		func(rules []tenant.Rule, _ []string) ([]tenant.Rule, error) {
-			if !slices.ContainsFunc(rules, r.Same) {
-				return nil, hint.With(tidemark.NotFoundf("there is no such rule"), "see them with: tidemark tenant rule ls --issuer %s", *issuer)
-			}
-			return slices.DeleteFunc(rules, r.Same), nil
+			rules, err := r.OutOf(rules)
+			return rules, hint.With(err, "see them with: tidemark tenant rule ls --issuer %s", *issuer)
 		}))
 	return cmd
 }

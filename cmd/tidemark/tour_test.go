@@ -299,13 +299,13 @@ func TestLeavingTheTourAnywhereLeavesNothing(t *testing.T) {
 		"Ctrl-C, twice, in the chat": {func(on *terminalChat) {
 			walkTo(on, 9)
 			on.types("\r")
-			on.shows("you>")
+			on.shows("asks ·") // below the prompt: what was said before has a you>, too
 			on.types("\x03\x03")
 		}, 130},
 		"SIGTERM in the chat": {func(on *terminalChat) {
 			walkTo(on, 9)
 			on.types("\r")
-			on.shows("you>")
+			on.shows("asks ·")
 			on.cmd.Process.Signal(syscall.SIGTERM)
 		}, 143},
 	} {

@@ -20,7 +20,7 @@ func list(ctx context.Context, p convert.Source) iter.Seq2[convert.SourceFile, e
 	return func(yield func(convert.SourceFile, error) bool) {
 		l := lister{ctx: ctx, fsys: p.FS, yield: yield, unit: map[string]string{}}
 		for _, file := range histories(p) {
-			if info, err := fs.Stat(p.FS, file); err == nil && !yield(convert.SourceFile{Path: file, Unit: file, Entry: fs.FileInfoToDirEntry(info)}, nil) {
+			if info, err := fs.Stat(p.FS, file); err == nil && !yield(convert.SourceFile{Path: file, Unit: file, Apart: true, Entry: fs.FileInfoToDirEntry(info)}, nil) {
 				return
 			}
 		}
@@ -130,6 +130,16 @@ type head struct {
 	ID    string `json:"id"`
 	First string `json:"first"`          // the uuid of its first record
 	From  string `json:"from,omitempty"` // the session that that says it was copied from
+}
+
+// kinOf is the Kin of the tool: forks begin with the record that their original begins
+// with, or name it.
+func kinOf(state []byte) (names, others []string) {
+	var h head
+	if json.Unmarshal(state, &h) != nil {
+		return nil, nil
+	}
+	return []string{h.ID, h.First}, []string{h.From}
 }
 
 // headOf returns the head of a transcript, from an earlier import if it did not

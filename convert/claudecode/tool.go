@@ -42,6 +42,7 @@ func Tool() convert.Tool {
 		Import:   importAll,
 		Grows:    true,
 		Files:    list,
+		Kin:      kinOf,
 		Export:   export,
 		Handover: &convert.Handover{AsIs: true, Adrift: adrift},
 

@@ -28,7 +28,7 @@ const (
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "Cline", Homes: []string{".cline"},
-		Detect: detect, Import: imports, Files: listed,
+		Detect: detect, Import: imports, Files: listed, Kin: convert.TranscriptKin,
 	}
 }
 

@@ -34,6 +34,7 @@ func Tool() convert.Tool {
 		Grows:    true,
 		Handover: &convert.Handover{AsIs: true, Adrift: adrift},
 		Files:    list,
+		Kin:      kinOf,
 		Export:   export,
 	}
 }

@@ -41,6 +41,20 @@ func headOf(p convert.Source, file string) (*rollout, error) {
 	return r, nil
 }
 
+// kinOf is the Kin of the tool: a thread names what it continues from, what it was
+// copied from, and what it works for.
+func kinOf(state []byte) (names, others []string) {
+	var k unitState
+	if json.Unmarshal(state, &k) != nil {
+		return nil, nil
+	}
+	others = []string{k.Session, k.Meta.ForkedFrom, k.Meta.ParentThread}
+	if base := k.Meta.HistoryBase; base != nil {
+		others = append(others, base.File)
+	}
+	return []string{k.ID, k.Meta.ID}, others
+}
+
 // isArchived reports whether a rollout is among those that were put away.
 func isArchived(file string) bool { return path.Base(path.Dir(file)) == "archived_sessions" }
 

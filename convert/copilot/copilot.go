@@ -27,7 +27,7 @@ const name = "copilot-cli"
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "GitHub Copilot CLI", Homes: []string{".copilot"},
-		Detect: detect, Import: imports, Grows: true, Files: listed,
+		Detect: detect, Import: imports, Grows: true, Files: listed, Kin: convert.TranscriptKin,
 	}
 }
 

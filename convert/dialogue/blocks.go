@@ -59,7 +59,7 @@ func (b *builder) media(entry string, one tidemark.Block) tidemark.Block {
 	case len(one.Data) == 0:
 		b.out.Lost.Add("contents of an " + one.Type + " that is elsewhere")
 		return tidemark.Text(fmt.Sprintf("[%s: %s]", kind, one.URL))
-	case !isImage && !b.takes.Files:
+	case !isImage && (b.takes.Files == nil || !b.takes.Files(one.MediaType)):
 		b.out.Lost.Add("files that are kept as text")
 		if utf8.Valid(one.Data) && len(one.Data) <= maxFolded {
 			return tidemark.Text(fmt.Sprintf("[%s]\n%s", kind, one.Data))

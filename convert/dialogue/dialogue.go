@@ -26,8 +26,10 @@ import (
 // results.
 type Takes struct {
 	Thinking bool // thoughts without a signature
-	Files    bool // files that are no images
-	Links    bool // images that are elsewhere, by their URL
+	// Files reports whether files of a media type are taken that are no images; nil:
+	// none are.
+	Files func(mediaType string) bool
+	Links bool // images that are elsewhere, by their URL
 	// MaxImage is how many bytes an image may have; 0: any number.
 	MaxImage int
 	// MaxSide is how many pixels an image may be wide or high; 0: any number.

@@ -44,7 +44,7 @@ func TestWhateverASessionHoldsBecomesADialogueThatModelsAccept(t *testing.T) {
 			}
 			all = append(all, convert.Entry{Entry: e, ID: fmt.Sprint("e", n)})
 		}
-		takes := dialogue.Takes{Thinking: rapid.Bool().Draw(t, "thinking"), Files: rapid.Bool().Draw(t, "files"), Summary: rapid.Bool().Draw(t, "summary")}
+		takes := dialogue.Takes{Thinking: rapid.Bool().Draw(t, "thinking"), Files: rapid.SampledFrom([]func(string) bool{nil, func(string) bool { return true }, func(kind string) bool { return kind == "application/pdf" }}).Draw(t, "files"), Summary: rapid.Bool().Draw(t, "summary")}
 		s := &convert.Session{Entries: convert.All(all)}
 		d, err := dialogue.Of(t.Context(), s, takes)
 		if err != nil {

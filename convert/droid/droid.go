@@ -26,7 +26,7 @@ const name = "factory-droid"
 
 // Tool returns the converter of Factory Droid.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Factory Droid", Homes: []string{".factory/sessions"}, Detect: detect, Import: importAll, Grows: true, Files: listed}
+	return convert.Tool{Name: name, Title: "Factory Droid", Homes: []string{".factory/sessions"}, Detect: detect, Import: importAll, Grows: true, Files: listed, Kin: convert.TranscriptKin}
 }
 
 // listed are the files of sessions with their settings, in every place that find

@@ -102,6 +102,8 @@ func (e *emitter) emit() bool {
 	delete(e.ready, i)
 	e.next++
 	for _, entry := range e.build(i, m) {
+		// The client writes an answer that only calls tools without its calls first.
+		entry.Draft = m.Type == "gemini" && len(entry.Blocks) == 0 && i == len(e.r.items)-1
 		if !e.yield(entry, nil) {
 			return false
 		}

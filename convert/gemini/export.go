@@ -31,7 +31,7 @@ func shortID(id string) string { return id[:min(len(id), 8)] }
 
 // export writes the path to the head of a session below a folder like ~/.gemini.
 func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
-	d, err := dialogue.Of(ctx, s, dialogue.Takes{Thinking: true, Files: true})
+	d, err := dialogue.Of(ctx, s, dialogue.Takes{Thinking: true, Files: func(string) bool { return true }})
 	if err != nil {
 		return nil, err
 	}

@@ -271,3 +271,31 @@ func TestOnlyKeysTellsWhatDecodingTells(t *testing.T) {
 		}
 	}
 }
+
+// The client writes an answer twice that calls tools and says nothing: without its
+// calls, and with them.
+func TestAnAnswerThatSaysNothingYetIsADraft(t *testing.T) {
+	const (
+		head   = `{"sessionId":"s","projectHash":"0","startTime":"2026-01-01T00:00:00Z"}` + "\n"
+		prompt = `{"id":"p","timestamp":"2026-01-01T00:00:01Z","type":"user","content":"go"}` + "\n"
+		empty  = `{"id":"a","timestamp":"2026-01-01T00:00:02Z","type":"gemini","content":"","thoughts":[],"tokens":{"input":3,"output":1},"model":"m"}` + "\n"
+		set    = `{"$set":{"lastUpdated":"2026-01-01T00:00:02Z"}}` + "\n"
+		calls  = `{"id":"a","timestamp":"2026-01-01T00:00:02Z","type":"gemini","content":"","tokens":{"input":3,"output":1},"model":"m","toolCalls":[{"id":"c","name":"ls","args":{},"status":"success"}]}` + "\n"
+		more   = `{"id":"q","timestamp":"2026-01-01T00:00:03Z","type":"user","content":"well?"}` + "\n"
+	)
+	for data, want := range map[string][]bool{
+		head + prompt + empty:               {false, true},
+		head + prompt + empty + set:         {false, true},
+		head + prompt + empty + set + calls: {false, false},
+		head + prompt + empty + set + more:  {false, false, false}, // it was interrupted
+	} {
+		got := converttest.Read(t, Tool(), convert.Source{FS: fstest.MapFS{"session-x.jsonl": {Data: []byte(data)}}, Path: "session-x.jsonl"})
+		var drafts []bool
+		for _, e := range got.Sessions[0].Entries[:len(want)] {
+			drafts = append(drafts, e.Draft)
+		}
+		if d := cmp.Diff(want, drafts); d != "" {
+			t.Errorf("%s: %s", data, d)
+		}
+	}
+}

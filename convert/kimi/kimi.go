@@ -31,7 +31,7 @@ const journal = "agents/main/wire.jsonl"
 // Tool returns the converter of Kimi Code.
 func Tool() convert.Tool {
 	return convert.Tool{Name: name, Title: "Kimi Code", Homes: []string{".kimi-code"}, Moved: []convert.Moved{{Variable: "KIMI_CODE_HOME"}},
-		Detect: detect, Import: importAll, Grows: true, Files: listed,
+		Detect: detect, Import: importAll, Grows: true, Files: listed, Kin: convert.TranscriptKin,
 		Export: export, Handover: &convert.Handover{NewID: newID}}
 }
 

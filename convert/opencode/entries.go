@@ -24,7 +24,8 @@ type wireMessage struct {
 		By      string `json:"providerID"`
 	} `json:"model"`
 	Time struct {
-		Created float64 `json:"created"`
+		Created   float64 `json:"created"`
+		Completed float64 `json:"completed"`
 	} `json:"time"`
 	Path struct {
 		Cwd string `json:"cwd"`
@@ -124,10 +125,23 @@ func sum(a, b *tidemark.Usage) *tidemark.Usage {
 // maxMessage bounds the parts of one message, which are held together.
 const maxMessage = 2 * convert.MaxLine
 
-// entries yields the entries of a session: each follows the previous one.
+// entries yields the entries of a session: each follows the previous one. An answer is
+// final once it was completed, or another one has begun; a prompt once something
+// follows it, because its parts are written after it.
 func entries(ctx context.Context, st store, session string) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		seen := map[string]bool{}
+		var held []convert.Entry // those that are not final yet
+		answering := false       // the first of them is of an answer
+		release := func() bool {
+			for _, e := range held {
+				if !yield(e, nil) {
+					return false
+				}
+			}
+			held, answering = nil, false
+			return true
+		}
 		var last time.Time
 		for m, err := range st.messages(ctx, session) {
 			if ctx.Err() != nil {
@@ -164,12 +178,20 @@ func entries(ctx context.Context, st store, session string) iter.Seq2[convert.En
 					return
 				}
 			}
-			for _, e := range b.entries() {
-				if !yield(e, nil) {
-					return
-				}
+			answers := w.Role == "assistant"
+			if (answers || !answering) && !release() {
+				return
+			}
+			answering = answering || answers
+			held = append(held, b.entries()...)
+			if answers && (w.Time.Completed > 0 || w.Error != nil) && !release() {
+				return
 			}
 		}
+		for i := range held {
+			held[i].Draft = true
+		}
+		release()
 	}
 }
 

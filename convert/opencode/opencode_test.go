@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -314,6 +315,39 @@ func TestOtherFilesAreNotTakenForOpencode(t *testing.T) {
 		got := converttest.Read(t, opencode.Tool(), p)
 		if len(got.Sessions) != 0 || len(got.Skips) == 0 {
 			t.Errorf("%s: %d sessions, skips %q", path, len(got.Sessions), got.Skips)
+		}
+	}
+}
+
+func TestAnAnswerIsADraftUntilItIsCompleted(t *testing.T) {
+	message := func(id, role, more string) string {
+		return `{"info":{"id":"msg_` + id + `","sessionID":"ses_a","role":"` + role + `","time":{"created":1` + more + `}},"parts":[{"id":"prt_` + id + `","messageID":"msg_` + id + `","sessionID":"ses_a","type":"text","text":"` + id + `"}]}`
+	}
+	const completed = `,"completed":2`
+	asks, answers, done := message("1", "user", ""), message("2", "assistant", ""), message("2", "assistant", completed)
+	more, answered := message("3", "user", ""), message("4", "assistant", completed)
+	for _, c := range []struct {
+		messages []string
+		drafts   []bool
+	}{
+		{[]string{asks}, []bool{true}}, // its parts come after it
+		{[]string{asks, answers}, []bool{false, true}},
+		{[]string{asks, done}, []bool{false, false}},
+		{[]string{asks, answers, more}, []bool{false, true, true}}, // a prompt that waits
+		{[]string{asks, answers, more, answered}, []bool{false, false, false, false}},
+		{[]string{asks, more}, []bool{false, true}},
+	} {
+		doc := `{"info":{"id":"ses_a","slug":"a","projectID":"p","directory":"/home/ada/birds","title":"Birds","version":"1.18.33","time":{"created":1,"updated":2}},"messages":[` + strings.Join(c.messages, ",") + `]}`
+		got := converttest.Read(t, opencode.Tool(), convert.Source{FS: fstest.MapFS{"a.json": {Data: []byte(doc)}}, Path: "a.json"})
+		if len(got.Sessions) != 1 {
+			t.Fatalf("%d sessions, skips %q", len(got.Sessions), got.Skips)
+		}
+		var drafts []bool
+		for _, e := range got.Sessions[0].Entries {
+			drafts = append(drafts, e.Draft)
+		}
+		if d := cmp.Diff(c.drafts, drafts); d != "" {
+			t.Errorf("%s: %s", doc, d)
 		}
 	}
 }

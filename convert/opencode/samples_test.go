@@ -32,13 +32,22 @@ func TestTheSamplesOfOpencodeComeIn(t *testing.T) {
 			s.Source = place(t, filepath.Join(samples, s.Name), ".")
 			s.Unnoted = unnoted()[s.Name]
 			got := s.Check(t, opencode.Tool(), tools())
-			t.Logf("%d sessions", len(got.Sessions))
+			drafts := 0
 			for _, one := range got.Sessions {
+				for _, e := range one.Entries {
+					if e.Draft {
+						drafts++
+						t.Logf("%s: %s is a draft", one.ForeignID, e.ID)
+					}
+				}
 				for _, w := range one.Workers {
 					if w.Call == "" {
 						t.Errorf("%s: helper %s has no call", one.ForeignID, w.Name)
 					}
 				}
+			}
+			if drafts > len(s.Unnoted)+1 {
+				t.Errorf("%d drafts, want them only in sessions that failed or were killed", drafts)
 			}
 		})
 	}

@@ -33,6 +33,7 @@ func Tool() convert.Tool {
 
 		Handover: &convert.Handover{},
 		Grows:    true,
+		Kin:      func(state []byte) (names, others []string) { return []string{string(state)}, nil },
 		Files: func(_ context.Context, p convert.Source) iter.Seq2[convert.SourceFile, error] {
 			return files(p.FS, p.Path)
 		},

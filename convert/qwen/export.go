@@ -19,7 +19,9 @@ const formatVersion = "0.24.4"
 
 // export writes the path to the head of a session below a folder like ~/.qwen.
 func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
-	d, err := dialogue.Of(ctx, s, dialogue.Takes{Thinking: true, Files: true, Summary: true})
+	// The client sends a note in place of all other files.
+	files := func(mediaType string) bool { return mediaType == "application/pdf" }
+	d, err := dialogue.Of(ctx, s, dialogue.Takes{Thinking: true, Files: files, Summary: true})
 	if err != nil {
 		return nil, err
 	}

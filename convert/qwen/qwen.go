@@ -28,7 +28,7 @@ const name = "qwen-code"
 
 // Tool returns the converter of Qwen Code.
 func Tool() convert.Tool {
-	return convert.Tool{Name: name, Title: "Qwen Code", Homes: []string{".qwen"}, Moved: []convert.Moved{{Variable: "QWEN_HOME"}}, Detect: detect, Import: importAll, Grows: true, Files: files,
+	return convert.Tool{Name: name, Title: "Qwen Code", Homes: []string{".qwen"}, Moved: []convert.Moved{{Variable: "QWEN_HOME"}}, Detect: detect, Import: importAll, Grows: true, Files: files, Kin: convert.TranscriptKin,
 		Export: export, Handover: &convert.Handover{}}
 }
 

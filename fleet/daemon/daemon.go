@@ -361,9 +361,13 @@ func (d *Daemon) interrupt(ctx context.Context) error {
 			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
 		}
 	}
-	ended, err := d.o.Store.Interrupt(ctx, end)
-	for _, j := range ended {
+	ended, err := d.o.Store.Interrupt(ctx, fleet.Gone{Before: end, Again: d.again})
+	for _, one := range ended {
+		j := one.Job
 		d.o.Tell(j.Agent, fmt.Sprintf("%s was interrupted: %s", j.ID, j.ErrorMessage))
+		if err := d.added(ctx, j, one.Next); err != nil {
+			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", one.Next.ID, err))
+		}
 		if err := d.o.Store.EndReviews(ctx, j.ID); err != nil {
 			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
 		}

@@ -397,7 +397,7 @@ func TestFault13WhoeverFollowsAJobOfADeadOwnerLearnsThatItEnded(t *testing.T) {
 	if l, err := s.JobLease(t.Context(), j.ID); err != nil || !l.Dead {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if _, err := s.Interrupt(t.Context()); err != nil {
+	if _, err := s.Interrupt(t.Context(), fleet.Gone{}); err != nil {
 		t.Fatal(err)
 	}
 	if j, err := s.Job(t.Context(), j.ID); err != nil || j.Status != tidemark.JobInterrupted {

@@ -93,6 +93,9 @@ func (d *Daemon) runJob(ctx context.Context, cancel context.CancelCauseFunc, a f
 			cancel(err) // the lease is lost: stop at once
 		}
 	}()
+	if a.Retries.Interrupted {
+		go d.fence(keeping, a.Retries.Fence, run, cancel)
+	}
 	if a.Limits.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, a.Limits.Timeout, tookTooLong(a.Limits.Timeout))
@@ -357,7 +360,7 @@ func (d *Daemon) finish(ctx context.Context, a file.Agent, run *fleet.JobRun, ou
 	}
 	ended := run.Job()
 	end(&ended)
-	next, err := run.Finish(ctx, end, remember, nextAttempt(a, ended, now))
+	next, err := run.Finish(ctx, end, remember, nextAttempt(a, ended, now, errors.As(cause, new(fenced))))
 	if err != nil {
 		return err
 	}
@@ -366,13 +369,19 @@ func (d *Daemon) finish(ctx context.Context, a file.Agent, run *fleet.JobRun, ou
 	if err := d.o.Store.EndReviews(ctx, j.ID); err != nil {
 		d.o.Tell(a.Name, fmt.Sprintf("%s: %s", j.ID, err))
 	}
-	if next.ID != "" {
-		d.o.Tell(j.Agent, fmt.Sprintf("%s is tried again as %s in %s", j.ID, next.ID, next.NotBefore.Sub(now)))
-		if err := d.o.Dispatch.Added(ctx, []tidemark.Job{next}); err != nil {
-			return err
-		}
+	if err := d.added(ctx, j, next); err != nil {
+		return err
 	}
 	return d.updateSchedule(ctx, j, now)
+}
+
+// added has the next attempt of a job run in its time, if there is one.
+func (d *Daemon) added(ctx context.Context, j, next tidemark.Job) error {
+	if next.ID == "" {
+		return nil
+	}
+	d.o.Tell(j.Agent, fmt.Sprintf("%s is tried again as %s in %s", j.ID, next.ID, next.NotBefore.Sub(d.o.Now()).Round(time.Second)))
+	return d.o.Dispatch.Added(ctx, []tidemark.Job{next})
 }
 
 // statusFor is the status of a job with this exit reason.
@@ -420,10 +429,62 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// nextAttempt returns the next attempt of a job that failed, nil when there is none.
-// It waits longer each time, and is kept in one commit with the end of the job.
-func nextAttempt(a file.Agent, j tidemark.Job, now time.Time) *tidemark.Job {
-	if j.Status != tidemark.JobFailed || j.Attempt >= a.Retries.Attempts {
+// fenced is the cause of the end of a run whose store was away for so long that
+// another may have the job by now.
+type fenced time.Duration
+
+func (f fenced) Error() string {
+	return fmt.Sprintf("the store was away for %s, so that another may run it by now: its program was ended here", time.Duration(f))
+}
+
+// Is makes it an interruption for the runner.
+func (fenced) Is(target error) bool { return target == runner.ErrInterrupted }
+
+// fence ends a run that is tried again elsewhere when its owner is silent, before
+// that may begin.
+func (d *Daemon) fence(ctx context.Context, after time.Duration, run *fleet.JobRun, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for run.Silence() < after {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	cancel(fenced(after))
+}
+
+// again returns the next attempt of a job whose owner is gone, nil when there is
+// none. If the owner is only silent, it notes until when the program may run on there,
+// and waits for that.
+func (d *Daemon) again(j *tidemark.Job, silent bool) *tidemark.Job {
+	a, ok := d.agent(j.Agent)
+	now := d.o.Now()
+	switch {
+	case !silent:
+	case ok && a.Retries.Interrupted:
+		j.RunsUntil = now.Add(a.Retries.Fence)
+		j.ErrorMessage += "; its program may run on there until " + j.RunsUntil.UTC().Format("2006-01-02 15:04:05Z")
+	default:
+		j.ErrorMessage += "; its program may still run there"
+	}
+	if !ok {
+		return nil
+	}
+	next := nextAttempt(a, *j, now, true)
+	if next != nil {
+		next.NotBefore = later(next.NotBefore, j.RunsUntil)
+	}
+	return next
+}
+
+// nextAttempt returns the next attempt of a job that failed, or that was interrupted
+// because its owner was gone; nil when there is none. It waits longer each time, and
+// is kept in one commit with the end of the job.
+func nextAttempt(a file.Agent, j tidemark.Job, now time.Time, gone bool) *tidemark.Job {
+	again := j.Status == tidemark.JobFailed || j.Status == tidemark.JobInterrupted && gone && a.Retries.Interrupted
+	if !again || j.Attempt >= a.Retries.Attempts {
 		return nil
 	}
 	wait := a.Retries.Backoff << min(max(j.Attempt-1, 0), 10)

@@ -23,8 +23,11 @@ const (
 	DefaultReviewTimeout  = 24 * time.Hour
 	defaultSessionTimeout = 24 * time.Hour
 	defaultBackoff        = 30 * time.Second
-	DefaultHookTimeout    = time.Minute
-	defaultMinInterval    = time.Minute
+	// A fence leaves a daemon time to renew its leases after a short failure.
+	defaultFence       = 2 * time.Minute
+	leastFence         = 30 * time.Second
+	DefaultHookTimeout = time.Minute
+	defaultMinInterval = time.Minute
 )
 
 const (
@@ -217,8 +220,10 @@ func (c *checker) agentFields(a *Agent) fields {
 		"session_timeout": func(n *yaml.Node) { a.SessionTimeout = c.span(n, "session_timeout", time.Second) },
 		"retries": func(n *yaml.Node) {
 			c.mapping(n, "retries", fields{
-				"attempts": func(n *yaml.Node) { a.Retries.Attempts = c.number(n, "attempts", 1, 100) },
-				"backoff":  func(n *yaml.Node) { a.Retries.Backoff = c.span(n, "backoff", time.Second) },
+				"attempts":    func(n *yaml.Node) { a.Retries.Attempts = c.number(n, "attempts", 1, 100) },
+				"backoff":     func(n *yaml.Node) { a.Retries.Backoff = c.span(n, "backoff", time.Second) },
+				"interrupted": func(n *yaml.Node) { a.Retries.Interrupted = c.bool(n, "interrupted") },
+				"fence":       func(n *yaml.Node) { a.Retries.Fence = c.span(n, "fence", leastFence) },
 			})
 		},
 		"hooks": func(n *yaml.Node) {
@@ -288,6 +293,9 @@ func (c *checker) fillBuiltIn(a *Agent, n *yaml.Node) {
 	a.SessionTimeout = cmp.Or(a.SessionTimeout, defaultSessionTimeout)
 	a.Retries.Attempts = cmp.Or(a.Retries.Attempts, 1)
 	a.Retries.Backoff = cmp.Or(a.Retries.Backoff, defaultBackoff)
+	if a.Retries.Interrupted {
+		a.Retries.Fence = cmp.Or(a.Retries.Fence, defaultFence)
+	}
 	a.SelfSchedule.MinInterval = cmp.Or(a.SelfSchedule.MinInterval, defaultMinInterval)
 	if a.RunMode == fleet.RunReview {
 		a.ReviewTimeout = cmp.Or(a.ReviewTimeout, DefaultReviewTimeout)

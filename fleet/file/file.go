@@ -143,8 +143,10 @@ type Limits struct {
 
 // Retries says what follows a job that failed.
 type Retries struct {
-	Attempts int           // total attempts of a job; default 1
-	Backoff  time.Duration // before the second attempt, doubled for each further one; default 30 s
+	Attempts    int           // total attempts of a job; default 1
+	Backoff     time.Duration // before the second attempt, doubled for each further one; default 30 s
+	Interrupted bool          // also of a job whose daemon died or fell silent
+	Fence       time.Duration // after so long without the store a daemon ends its programs; default 2 m
 }
 
 // Hooks are run when a job has ended.

@@ -7,8 +7,8 @@
 // alive: the lease still runs out by itself. It never decides by the time
 // passed.
 //
-// The package signals only the members of a [Family] and the process given to
-// [Signal], and stores nothing.
+// The package signals only the members of a [Family], the process given to [Signal],
+// and with [StopWith] itself, and stores nothing.
 //
 //	if process.Dead(lease.Holder) { /* take over at once */ }
 //	family, err := process.Start(cmd, "")

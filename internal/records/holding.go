@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -21,11 +22,23 @@ type Holding struct {
 	// just that, and also.
 	free bool
 	also []tidemark.Precondition
+	// heard is when the last renewal that was committed began, by the clock that
+	// nobody sets. It can be read while a renewal waits for the store.
+	heard atomic.Pointer[time.Time]
 }
 
 // Hold returns the Holding of a lease. If the lease is not committed yet, only its
 // Of and Holder are set, see Taken.
-func (k *Kernel) Hold(l Lease) *Holding { return &Holding{k: k, lease: l, ended: make(chan struct{})} }
+func (k *Kernel) Hold(l Lease) *Holding {
+	h := &Holding{k: k, lease: l, ended: make(chan struct{})}
+	h.hear(time.Now())
+	return h
+}
+
+func (h *Holding) hear(at time.Time) { h.heard.Store(&at) }
+
+// Silence is how long the store has not heard of this holder. It never waits.
+func (h *Holding) Silence() time.Duration { return time.Since(*h.heard.Load()) }
 
 // HoldFree returns a Holding of a lease that nobody holds, and that existed
 // before. What is committed under it requires that nobody has taken the lease
@@ -90,13 +103,14 @@ func (h *Holding) IsOld() bool { return !h.free && h.k.Clock().Sub(h.lease.Heard
 // the mutex.
 func (h *Holding) Renew(ctx context.Context) error {
 	for first := true; ; first = false {
-		b := tidemark.Batch{At: h.k.Clock()}
+		b, began := tidemark.Batch{At: h.k.Clock()}, time.Now()
 		if err := h.Guard(&b, true); err != nil {
 			return err
 		}
 		_, err := h.k.Commit(ctx, b)
 		if err == nil {
 			h.Renewed()
+			h.hear(began)
 			return nil
 		}
 		if !first || !errors.Is(err, tidemark.ErrConflict) || !h.Holds(ctx) {

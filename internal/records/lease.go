@@ -257,7 +257,8 @@ func (k *Kernel) Forget(ctx context.Context, l Lease) ([]tidemark.Precondition, 
 
 // HandoverRequest asks the holder of a lease to hand it over to From.
 type HandoverRequest struct {
-	From tidemark.Holder `json:"from"`
+	From  tidemark.Holder `json:"from"`
+	Lease int64           `json:"lease,omitempty"` // the version of the lease that was there; 0: not known
 }
 
 // RequestHandover asks the holder of a lease to hand it over to from. The holder
@@ -268,7 +269,11 @@ func (k *Kernel) RequestHandover(ctx context.Context, of tidemark.Key, from tide
 		if err != nil {
 			return err
 		}
-		r, err := Put(old.Key, old.Version, HandoverRequest{From: from})
+		l, err := k.Lease(ctx, of)
+		if err != nil {
+			return err
+		}
+		r, err := Put(old.Key, old.Version, HandoverRequest{From: from, Lease: l.Version})
 		if err != nil {
 			return err
 		}

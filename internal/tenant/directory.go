@@ -31,6 +31,9 @@ const (
 	kindSignOut   = "signout"   // record: HASH, a cookie that is no longer valid
 	kindLink      = "link"      // record: NAME, a link to a copy of a session, grouped by its owner
 	kindLinkData  = "linkdata"  // record: NAME, the copy that the link leads to, which no server can read
+	kindErasure   = "erasure"   // record: TENANT or TENANT.USER, what was erased
+	kindGroup     = "group"     // record: TENANT.GROUP, a group of an identity provider
+	kindDeparture = "departure" // record: TENANT.FROM.TO, the sessions of a user that another has
 )
 
 // Directory is the operator's part of a store. Its methods may be called

@@ -232,3 +232,35 @@ func (d *Directory) SweepLinks(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+// ForgetLinks removes the links of an owner with their copies, also those that have
+// ended, and returns how many there were.
+func (d *Directory) ForgetLinks(ctx context.Context, tenant, user string) (n int64, err error) {
+	for l, err := range d.Links(ctx, tenant, user, "") {
+		if err != nil {
+			return n, err
+		}
+		err = records.Retry(ctx, func() error {
+			var batch tidemark.Batch
+			for _, key := range []tidemark.Key{linkKey(l.Name), linkDataKey(l.Name)} {
+				r, err := d.Backend().Get(ctx, key)
+				if err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt) {
+					return err
+				}
+				if r.Version > 0 {
+					batch.Deletes = append(batch.Deletes, tidemark.Precondition{Key: key, Version: r.Version})
+				}
+			}
+			if len(batch.Deletes) == 0 {
+				return nil
+			}
+			_, err := d.k.Commit(ctx, batch)
+			return err
+		})
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}

@@ -33,6 +33,12 @@ func (d *Directory) TenantID(ctx context.Context, name string) (string, error) {
 		return tidemark.TenantOf(DefaultTenant, "").Tenant, nil
 	}
 	t, err := d.TenantNamed(ctx, name)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		// Of a tenant that was erased the audit log is left.
+		if e, gone := d.Erasure(ctx, tidemark.TenantOf(name, "").Tenant, ""); gone == nil {
+			return e.Tenant, nil
+		}
+	}
 	return t.ID, hint.With(err, "see them with: tidemark tenant ls")
 }
 

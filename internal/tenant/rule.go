@@ -47,6 +47,23 @@ func (r Rule) Fits(values func(claim string) []string) bool {
 // Same reports whether two rules fit the same tokens.
 func (r Rule) Same(as Rule) bool { return r.Claim == as.Claim && r.Value == as.Value }
 
+// Into returns rules with r after the others, or before them.
+func (r Rule) Into(rules []Rule, first bool) []Rule {
+	if first {
+		return append([]Rule{r}, rules...)
+	}
+	return append(slices.Clone(rules), r)
+}
+
+// OutOf returns rules without the one that fits the same tokens as r: ErrNotFound
+// when there is none.
+func (r Rule) OutOf(rules []Rule) ([]Rule, error) {
+	if !slices.ContainsFunc(rules, r.Same) {
+		return nil, tidemark.NotFoundf("there is no such rule")
+	}
+	return slices.DeleteFunc(slices.Clone(rules), r.Same), nil
+}
+
 func (r Rule) check() error {
 	switch {
 	case len(r.Claim) > maxClaimBytes || len(r.Value) > maxClaimBytes:

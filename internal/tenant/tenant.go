@@ -57,9 +57,13 @@ type Tenant struct {
 	Issuer    string    `json:"issuer,omitempty"`  // the issuer of its users' tokens
 	Foreign   string    `json:"foreign,omitempty"` // the issuer's name for the tenant
 	CreatedAt time.Time `json:"created_at"`
+	// Provisioned means that an identity provider says who belongs to it: nobody else
+	// comes in.
+	Provisioned bool `json:"provisioned,omitempty"`
 }
 
-// User is a person who was seen with a valid token of the tenant's issuer.
+// User is a person who was seen with a valid token of the tenant's issuer, or was
+// provisioned.
 type User struct {
 	ID          string    `json:"id"`
 	Tenant      string    `json:"tenant"`
@@ -72,6 +76,8 @@ type User struct {
 	Workspaces  []string  `json:"workspaces,omitempty"`
 	FirstSeenAt time.Time `json:"first_seen_at"`
 	LastSeenAt  time.Time `json:"last_seen_at"`
+	// Provisioned is what an identity provider keeps about the user; nil: nothing.
+	Provisioned *Provisioned `json:"provisioned,omitempty"`
 }
 
 // Workspace is a named group of users of one tenant.
@@ -116,7 +122,7 @@ func workspaceKey(tenant, id string) tidemark.Key {
 // IsOperators reports whether a record or log says who may do what: where one
 // store serves the operator and others, nobody else may touch it.
 func IsOperators(k tidemark.Key) bool {
-	return slices.Contains([]string{kindTenant, kindIssuer, kindRules, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut, kindLink, kindLinkData}, k.Kind)
+	return slices.Contains([]string{kindTenant, kindIssuer, kindRules, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut, kindLink, kindLinkData, kindErasure, kindDeparture, kindGroup}, k.Kind)
 }
 
 // checkName returns ErrInvalid for an invalid name of a tenant or a workspace.
@@ -322,7 +328,8 @@ func UserID(tenant, issuer, subject string) string {
 
 // UpsertUser returns the user of a token, created now if this is the first
 // time, and reports whether it is. It does not check the state: a suspended
-// user is returned as such.
+// user is returned as such. ErrDenied: an identity provider says who belongs to the
+// tenant, and did not name the user.
 func (d *Directory) UpsertUser(ctx context.Context, c Claims) (User, bool, error) {
 	if err := CheckRole(c.Role); err != nil {
 		return User{}, false, err
@@ -340,7 +347,10 @@ func (d *Directory) UpsertUser(ctx context.Context, c Claims) (User, bool, error
 			return err
 		}
 		now := d.k.Now()
-		if fresh = r.Version == 0; fresh {
+		if fresh = r.Version == 0; fresh && c.Tenant.Provisioned {
+			return tidemark.Deniedf("the identity provider of the tenant did not name the user")
+		}
+		if fresh {
 			u = User{ID: id, Tenant: c.Tenant.ID, Issuer: c.Issuer, Subject: c.Subject, Role: c.Role, State: Active, FirstSeenAt: now}
 		}
 		moved := c.Decides && u.Role != c.Role || c.Places && !slices.Equal(u.Workspaces, c.Workspaces)

@@ -38,6 +38,15 @@ const usedEvery = time.Minute
 // maxTokenScopes bounds the scopes of a token.
 const maxTokenScopes = 32
 
+// OperatorScope makes whoever has a token an operator: of all tenants, their users,
+// tokens, audit logs and limits, and of nothing that people keep. MetricsScope lets it
+// read the metrics of the server, which cover all tenants. Only an operator grants
+// either, and no token has one by default.
+const (
+	OperatorScope = "operator"
+	MetricsScope  = "metrics"
+)
+
 // Token is a service token as it is kept.
 type Token struct {
 	ID     string `json:"id"`
@@ -106,6 +115,9 @@ func (d *Directory) CreateToken(ctx context.Context, t Token) (Token, string, er
 	if err := errors.Join(CheckRole(t.Role), checkScopes(t.Scopes)); err != nil {
 		return t, "", err
 	}
+	if slices.Contains(t.Scopes, OperatorScope) && (t.Role != RoleAdmin || t.User != "" && t.User != t.Tenant) {
+		return t, "", tidemark.Invalidf("a token with the scope %s has the role %s, and acts for no user", OperatorScope, RoleAdmin)
+	}
 	if _, err := d.Tenant(ctx, t.Tenant); err != nil {
 		return t, "", err
 	}
@@ -146,6 +158,9 @@ func checkScopes(scopes []string) error {
 	for _, scope := range scopes {
 		if err := checkName("scope", scope); err != nil {
 			return err
+		}
+		if slices.Contains(scopes, OperatorScope) && scope != OperatorScope && scope != MetricsScope {
+			return tidemark.Invalidf("scope %s: a token with the scope %s has no other but %s", scope, OperatorScope, MetricsScope)
 		}
 	}
 	return nil
@@ -240,7 +255,13 @@ func (d *Directory) RevokeToken(ctx context.Context, tenant, id string) (Token, 
 	return t.Token, err
 }
 
+// operatorParts are the parts of the server that an operator's token is for.
+var operatorParts = []string{"tenants", "users", "tokens", "audit"}
+
+// Operates reports whether the token is that of an operator.
+func (t Token) Operates() bool { return slices.Contains(t.Scopes, OperatorScope) }
+
 // InScope reports whether the token is for a part of the server.
 func (t Token) InScope(scope string) bool {
-	return len(t.Scopes) == 0 || slices.Contains(t.Scopes, scope)
+	return len(t.Scopes) == 0 || slices.Contains(t.Scopes, scope) || t.Operates() && slices.Contains(operatorParts, scope)
 }

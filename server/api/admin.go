@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -54,7 +56,8 @@ func (s *Server) adminRoutes() {
 	s.tenantRoutes()
 	s.userRoutes()
 	s.workspaceRoutes()
-	huma.Register(s.huma, op("GET", "/api/v1/audit", "list-audit", "Who did what, newest first", "admin", request.Admin), s.ListAudit)
+	s.offboardingRoutes()
+	huma.Register(s.huma, op("GET", "/api/v1/audit", "list-audit", "Who did what, newest first", "admin", request.Admin), s.listAudit)
 	huma.Register(s.huma, op("POST", "/api/v1/audit/verify", "verify-audit", "Verify the audit log, also against anchors kept elsewhere", "admin", request.Admin), s.VerifyAudit)
 	huma.Register(s.huma, op("GET", "/api/v1/audit/anchor", "get-audit-anchor", "The head of the audit log, to keep elsewhere", "admin", request.Admin), s.getAnchor)
 }
@@ -183,7 +186,7 @@ func (s *Server) CreateToken(ctx context.Context, in *NewTokenInput) (*struct{ B
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	if slices.Contains(in.Body.Scopes, auth.MetricsScope) && !c.Operator {
+	if !c.Operator && slices.ContainsFunc(in.Body.Scopes, func(scope string) bool { return slices.Contains(auth.OperatorScopes, scope) }) {
 		return nil, request.Fail(ctx, tidemark.ErrDenied)
 	}
 	token := tenant.Token{Tenant: t.ID, User: t.ID, Name: in.Body.Name, Role: string(in.Body.Role), Scopes: in.Body.Scopes, CreatedBy: c.User, ExpiresAt: in.Body.ExpiresAt}
@@ -365,13 +368,67 @@ func (s *Server) workspaceRoutes() {
 // of those that match.
 const auditSearch = 20_000
 
-// ListAudit reads the audit log, the newest first.
-func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Page[tenant.AuditLine] }, error) {
-	return s.FindAudit(ctx, in, nil)
+// AuditFilter says which lines of the audit log are meant; empty fields say nothing.
+type AuditFilter struct {
+	Who   string `query:"who" maxLength:"200" doc:"a part of the name or id of who did it, or of the token's id"`
+	What  string `query:"what" maxLength:"200" doc:"a part of what was done, to what, or how it ended"`
+	Since string `query:"since" maxLength:"10" doc:"from this day on (UTC), such as 2026-11-15"`
+	Until string `query:"until" maxLength:"10" doc:"up to the end of this day (UTC)"`
 }
 
-// FindAudit is ListAudit for the lines that match; nil: all of them. A page may
-// have fewer than were asked for, and still a next one.
+// Match returns whether a line is meant, nil if all are. words say an action as
+// people do, and may be nil.
+func (f AuditFilter) Match(words func(action string) string) (func(tenant.AuditLine) bool, error) {
+	if f == (AuditFilter{}) {
+		return nil, nil
+	}
+	day := func(name, text string) (time.Time, error) {
+		if text == "" {
+			return time.Time{}, nil
+		}
+		at, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			return at, tidemark.Invalidf("%s %.20q: want a day, such as 2026-11-15", name, text)
+		}
+		return at, nil
+	}
+	from, err := day("since", f.Since)
+	if err != nil {
+		return nil, err
+	}
+	to, err := day("until", f.Until)
+	if err != nil {
+		return nil, err
+	}
+	if !to.IsZero() {
+		to = to.AddDate(0, 0, 1) // the day is included
+	}
+	has := func(part string, texts ...string) bool {
+		return part == "" || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(part)) })
+	}
+	if words == nil {
+		words = func(string) string { return "" }
+	}
+	return func(l tenant.AuditLine) bool {
+		return has(f.Who, l.Name, l.Who, l.Token) && has(f.What, words(l.Action), l.Action, l.Thing, l.Outcome) &&
+			!l.At.Before(from) && (to.IsZero() || l.At.Before(to))
+	}, nil
+}
+
+// listAudit reads the audit log, the newest first.
+func (s *Server) listAudit(ctx context.Context, in *struct {
+	ListInput
+	AuditFilter
+}) (*struct{ Body Page[tenant.AuditLine] }, error) {
+	match, err := in.Match(nil)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	return s.FindAudit(ctx, &in.ListInput, match)
+}
+
+// FindAudit reads the lines of the audit log that match, the newest first; nil: all
+// of them. A page may have fewer than were asked for, and still a next one.
 func (s *Server) FindAudit(ctx context.Context, in *ListInput, match func(tenant.AuditLine) bool) (*struct{ Body Page[tenant.AuditLine] }, error) {
 	if s.o.NoAudit {
 		return nil, request.Fail(ctx, stores.ErrNoAudit())
@@ -424,8 +481,9 @@ func (s *Server) FindAudit(ctx context.Context, in *ListInput, match func(tenant
 	return &struct{ Body Page[tenant.AuditLine] }{page}, nil
 }
 
-// ExportAudit yields the lines of an audit log that match, the oldest first. An
-// unreadable one comes with its error.
+// ExportAudit yields the lines of an audit log that match, the oldest first, and
+// behind them those that are not chained yet. An unreadable one comes with its
+// error.
 func (s *Server) ExportAudit(ctx context.Context, of string, match func(tenant.AuditLine) bool) (iter.Seq2[tenant.AuditLine, error], error) {
 	if s.o.NoAudit {
 		return nil, stores.ErrNoAudit()
@@ -434,9 +492,23 @@ func (s *Server) ExportAudit(ctx context.Context, of string, match func(tenant.A
 	if err != nil {
 		return nil, err
 	}
+	// They are read first: one that is chained meanwhile is met twice, not missed.
+	fresh, err := s.stores.Unchained(ctx, users, t.ID, math.MaxInt)
+	if err != nil {
+		return nil, err
+	}
 	return func(yield func(tenant.AuditLine, error) bool) {
+		var chained []tenant.AuditLine
 		for l, err := range users.AuditLines(ctx, t.ID, tidemark.Span{}) {
-			if (err != nil || match(l)) && !yield(l, err) {
+			if (err != nil || match == nil || match(l)) && !yield(l, err) {
+				return
+			}
+			if chained = append(chained, l); len(chained) == auditSearch {
+				fresh, chained = tenant.NotIn(fresh, chained), chained[:0]
+			}
+		}
+		for _, l := range slices.Backward(tenant.NotIn(fresh, chained)) {
+			if (match == nil || match(l)) && !yield(l, nil) {
 				return
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // Options configure the routes. Stores, Access and Shutdown are required; the
@@ -41,6 +42,8 @@ type Options struct {
 	Folder  func(tidemark.Session) string
 	SignIn  auth.SignIn
 	MCP     func(MCP) http.Handler
+	// Offboarding erases, hands over and exports what people have; nil: nothing does.
+	Offboarding *transfer.Offboarding
 
 	NoAudit   bool
 	CursorKey []byte // nil: a random one
@@ -76,6 +79,7 @@ func New(mux *http.ServeMux, o Options) *Server {
 	s.itemRoutes()
 	s.linkRoutes()
 	s.adminRoutes()
+	s.scimRoutes()
 	s.signInRoutes()
 	s.socketRoutes()
 	s.mcpRoutes()

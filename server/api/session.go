@@ -86,7 +86,7 @@ func (s *Server) leased(ctx context.Context, name, token string) (*store.Store, 
 // infoOf is a session in its wire form.
 func infoOf(i store.Info) api.SessionInfo {
 	out := api.SessionInfo{Session: i.Session, State: i.State, UpdatedAt: i.UpdatedAt, Messages: i.Messages, Nodes: i.Nodes, Entries: i.Entries,
-		Owner: i.Owner, Status: "active", ModelName: i.Model, ExternalSessionID: i.ForeignID}
+		Owner: i.Owner, Machine: i.Machine, Status: "active", ModelName: i.Model, ExternalSessionID: i.ForeignID}
 	if i.State != store.Live {
 		out.Status = "archived"
 	}
@@ -95,7 +95,12 @@ func infoOf(i store.Info) api.SessionInfo {
 
 // detailOf is a session in its wire form, with details that need further reads.
 func detailOf(ctx context.Context, st *store.Store, i store.Info) (api.SessionInfo, error) {
-	out := infoOf(i)
+	one := []store.Info{i}
+	err := st.SetMachines(ctx, one)
+	out := infoOf(one[0])
+	if err != nil {
+		return out, err
+	}
 	v, err := st.ViewOf(i)
 	if err != nil {
 		return out, err

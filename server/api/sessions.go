@@ -120,6 +120,7 @@ func (s *Server) listSessions(ctx context.Context, in *ListSessionsInput) (*stru
 func (s *Server) sessionPage(ctx context.Context, st *store.Store, f store.Filter, in *ListSessionsInput) (api.SessionList, error) {
 	page := api.SessionList{Items: []api.SessionInfo{}, Offset: int64(in.Offset), Limit: s.limit(in.Limit)}
 	var total int64
+	var listed []store.Info
 	want := strings.ToLower(in.Search)
 	for i, err := range st.Sessions(ctx, f) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -137,13 +138,19 @@ func (s *Server) sessionPage(ctx context.Context, st *store.Store, f store.Filte
 			if err != nil {
 				item.Damage = err.Error()
 			}
-			page.Items = append(page.Items, item)
+			page.Items, listed = append(page.Items, item), append(listed, i)
 		default:
 			page.HasMore = true
 		}
 		if page.HasMore && (in.Cursor != "" || total >= maxTotal) {
 			break
 		}
+	}
+	if err := st.SetMachines(ctx, listed); err != nil {
+		return page, err
+	}
+	for n, i := range listed {
+		page.Items[n].Machine = i.Machine
 	}
 	if in.Cursor == "" {
 		page.Total = &total

@@ -320,6 +320,8 @@ func (a *OIDCAuthenticator) caller(ctx context.Context, c claims) (request.Calle
 	switch {
 	case errors.Is(err, tidemark.ErrInvalid):
 		return request.Caller{}, refuse("subject")
+	case errors.Is(err, tidemark.ErrDenied):
+		return request.Caller{}, &Refusal{Why: "not provisioned", Tenant: in.ID, User: tenant.UserID(in.Name, iss, subject)}
 	case err != nil:
 		return request.Caller{}, err
 	case u.State != tenant.Active:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,9 +44,11 @@ func bearer(r *http.Request) (token string, ok bool, err error) {
 	return token, true, nil
 }
 
-// MetricsScope lets a token read the metrics of the server. They cover all
-// tenants, so only the operator grants it, and no token has it by default.
-const MetricsScope = "metrics"
+// OperatorScopes are those that only an operator grants.
+var OperatorScopes = []string{tenant.OperatorScope, tenant.MetricsScope}
+
+// MetricsScope lets a token read the metrics of the server.
+const MetricsScope = tenant.MetricsScope
 
 // TokenAuthenticator authenticates service tokens.
 type TokenAuthenticator struct {
@@ -86,10 +89,23 @@ func (a *TokenAuthenticator) Authenticate(r *http.Request) (request.Caller, erro
 	if err != nil {
 		return request.Caller{}, err
 	}
-	if scope := ScopeOf(r.URL.Path); !known.token.InScope(scope) {
+	scope := ScopeOf(r.URL.Path)
+	if !known.token.InScope(scope) && !(scope == backendScope && OnlyBlobs(known.token.Scopes)) {
 		return request.Caller{}, &api.Problem{Status: http.StatusForbidden, Title: "Forbidden", Code: "denied", Detail: "the token is not for this part of the server"}
 	}
 	return known.caller, nil
+}
+
+// BlobsScope is for tokens of machines that only share sessions by a remote at the
+// server. They use the calls of a store, and get at nothing but blobs by them.
+const BlobsScope = "blobs"
+
+const backendScope = "backend"
+
+// OnlyBlobs reports whether a token with such scopes may use the calls of a store for
+// the blobs of remotes alone.
+func OnlyBlobs(scopes []string) bool {
+	return slices.Contains(scopes, BlobsScope) && !slices.Contains(scopes, backendScope)
 }
 
 // ScopeOf is the part of the server that a path belongs to, "" for one that no
@@ -130,7 +146,7 @@ func (a *TokenAuthenticator) look(ctx context.Context, text string) (knownToken,
 		why.Why = "suspended tenant"
 		return knownToken{}, why
 	}
-	caller := request.Caller{Principal: tidemark.Principal{Tenant: t.Tenant, User: t.User}, Name: t.Name, Role: request.Role(t.Role), Token: t.ID, Scopes: t.Scopes}
+	caller := request.Caller{Principal: tidemark.Principal{Tenant: t.Tenant, User: t.User}, Name: t.Name, Role: request.Role(t.Role), Token: t.ID, Scopes: t.Scopes, Operator: t.Operates()}
 	if t.User == t.Tenant {
 		return knownToken{t, caller}, nil
 	}

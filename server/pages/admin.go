@@ -117,33 +117,15 @@ func (s *Site) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 // is one of them; nil: all are.
 func auditFilter(r *http.Request) (f web.AuditFilter, match func(tenant.AuditLine) bool, err error) {
 	value := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
-	f = web.AuditFilter{Who: render.CleanLine(value("who")), What: render.CleanLine(value("what")), Since: value("since"), Until: value("until")}
-	if f == (web.AuditFilter{}) {
-		return f, nil, nil
-	}
-	var from, to time.Time
-	if f.Since != "" {
-		if from, err = time.Parse(time.DateOnly, f.Since); err != nil {
-			return f, nil, tidemark.Invalidf("since %.20q: want a day, such as 2026-11-15", f.Since)
-		}
-	}
-	if f.Until != "" {
-		if to, err = time.Parse(time.DateOnly, f.Until); err != nil {
-			return f, nil, tidemark.Invalidf("until %.20q: want a day, such as 2026-11-15", f.Until)
-		}
-		to = to.AddDate(0, 0, 1) // the day is included
-	}
-	has := func(part string, texts ...string) bool {
-		return part == "" || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(part)) })
-	}
-	return f, func(l tenant.AuditLine) bool {
-		return has(f.Who, l.Name, l.Who, l.Token) && has(f.What, web.Deed("", l.Action), l.Action, l.Thing, l.Outcome) &&
-			!l.At.Before(from) && (to.IsZero() || l.At.Before(to))
-	}, nil
+	asked := routes.AuditFilter{Who: value("who"), What: value("what"), Since: value("since"), Until: value("until")}
+	f = web.AuditFilter{Who: render.CleanLine(asked.Who), What: render.CleanLine(asked.What), Since: asked.Since, Until: asked.Until}
+	match, err = asked.Match(func(action string) string { return web.Deed("", action) })
+	return f, match, err
 }
 
 // exportAudit answers with the lines of the audit log that the page would show, as
-// JSON lines, the oldest first. What cannot be read is said in its place.
+// JSON lines, the oldest first; the last ones may not be chained yet, and have no
+// number then. What cannot be read is said in its place.
 func (s *Site) exportAudit(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	if !request.CallerOf(ctx).Role.May(request.Admin) {
@@ -151,9 +133,6 @@ func (s *Site) exportAudit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, match, err := auditFilter(r)
-	if match == nil {
-		match = func(tenant.AuditLine) bool { return true }
-	}
 	var lines iter.Seq2[tenant.AuditLine, error]
 	if err == nil {
 		lines, err = s.api.ExportAudit(ctx, r.FormValue("tenant"), match)
@@ -177,13 +156,13 @@ func (s *Site) exportAudit(w http.ResponseWriter, r *http.Request) {
 }
 
 // TokenScopes are the parts of the server that a token may be for. An operator
-// may also grant MetricsScope.
-var TokenScopes = []string{"sessions", "search", "resolve", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend", "links", "ws",
-	"datasets", "optimization-runs", "run-steps", "sandbox-snapshots", "workspaces", "users", "tenants", "tokens", "audit", request.MCPPath[1:]}
+// may also grant OperatorScopes.
+var TokenScopes = []string{"sessions", "search", "resolve", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend", auth.BlobsScope, "links", "ws",
+	"datasets", "optimization-runs", "run-steps", "sandbox-snapshots", "workspaces", "users", "tenants", "tokens", "audit", "scim", request.MCPPath[1:]}
 
 // CheckScopes returns ErrInvalid for what is no part of a server.
 func CheckScopes(scopes []string) error {
-	known := append(slices.Clone(TokenScopes), auth.MetricsScope)
+	known := append(slices.Clone(TokenScopes), auth.OperatorScopes...)
 	for _, scope := range scopes {
 		if !slices.Contains(known, scope) {
 			return hint.With(tidemark.Invalidf("--scope %q: there is no such part of a server", scope), "one of: %s", strings.Join(known, ", "))
@@ -270,7 +249,7 @@ func (s *Site) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
 	}
 	v := &web.StoreTokens{Tokens: []web.Token{}, Next: page.Body.Next, Making: request.CallerOf(ctx).Token == "", Roles: []string{"reader", "writer", "admin"}, Scopes: TokenScopes}
 	if request.CallerOf(ctx).Operator {
-		v.Scopes = append(slices.Clone(TokenScopes), auth.MetricsScope)
+		v.Scopes = append(slices.Clone(TokenScopes), auth.OperatorScopes...)
 	}
 	for _, t := range page.Body.Items {
 		v.Tokens = append(v.Tokens, s.tokenView(r, t))
@@ -353,9 +332,9 @@ func (s *Site) gatherUsers(r *http.Request) (*web.StoreUsers, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &web.StoreUsers{Users: []web.User{}, Next: page.Body.Next, Roles: []string{"reader", "writer", "admin"}}
+	v := &web.StoreUsers{Users: []web.User{}, Next: page.Body.Next, Leave: s.api.Offboards(), Roles: []string{"reader", "writer", "admin"}}
 	for _, u := range page.Body.Items {
-		v.Users = append(v.Users, web.User{ID: u.ID, Name: render.CleanLine(cmp.Or(u.Name, u.Subject)), Email: render.CleanLine(u.Email), Role: u.Role, State: u.State,
+		v.Users = append(v.Users, web.User{ID: u.ID, Name: userName(u), Email: render.CleanLine(u.Email), Role: u.Role, State: u.State,
 			LastSeenAt: u.LastSeenAt, Self: u.ID == request.CallerOf(ctx).User})
 	}
 	return v, nil
@@ -375,7 +354,7 @@ func (s *Site) gatherTenants(r *http.Request) (*web.StoreTenants, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &web.StoreTenants{Tenants: []web.Tenant{}, Next: page.Body.Next}
+	v := &web.StoreTenants{Tenants: []web.Tenant{}, Next: page.Body.Next, Leave: s.api.Offboards()}
 	for _, t := range page.Body.Items {
 		v.Tenants = append(v.Tenants, web.Tenant{ID: t.ID, Name: render.CleanLine(t.Name), State: t.State, Issuer: render.CleanLine(t.Issuer), CreatedAt: t.CreatedAt, Self: t.ID == request.CallerOf(ctx).Tenant})
 	}

@@ -80,6 +80,9 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 	if err != nil {
 		return err
 	}
+	if v.Met, _, err = meetings(ctx, st, ""); err != nil {
+		return err
+	}
 	leases, err := leasesOf(ctx, st)
 	if err != nil {
 		return err
@@ -131,6 +134,19 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 		v.Failed++
 	}
 	return nil
+}
+
+// meetings are when the remotes of a store were last met, and which other machine
+// writes to a session as far as they say.
+func meetings(ctx context.Context, st *store.Store, id tidemark.SessionID) (all []web.Meeting, writer string, err error) {
+	m, err := st.Machines(ctx)
+	if errors.Is(err, tidemark.ErrCorrupt) {
+		return nil, "", nil // the page of the store reports it
+	}
+	for _, met := range m.Meetings() {
+		all = append(all, web.Meeting(met))
+	}
+	return all, render.CleanLine(m.WritesTo(id, st.Records().Clock())), err
 }
 
 func homeSession(i store.Info, used web.Used) web.HomeSession {

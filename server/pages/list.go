@@ -213,6 +213,9 @@ func (s *Site) fillRows(ctx context.Context, l *listed, infos []store.Info, dama
 	if err != nil {
 		return err
 	}
+	if err := l.st.SetMachines(ctx, infos); err != nil {
+		return err
+	}
 	rows := make([]web.SessionRow, len(infos))
 	order := make([]int, len(infos))
 	for at, i := range infos {

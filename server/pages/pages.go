@@ -141,6 +141,7 @@ var names = map[string][]string{
 	"/fleet": {"was"}, "/fleet/agents/{name}": {"was"}, "/fleet/jobs": {"agent", "status", "since", "view", "by", "cursor", "was"}, "/fleet/jobs/{id}": {"before", "was"},
 	"/usage": {"by", "metric", "bucket", "tz", "since", "until"}, "/store/audit": {"cursor", "limit", "tenant", "who", "what", "since", "until"}, "/store/tokens": {"cursor", "limit", "tenant"},
 	"/store/users": {"cursor", "limit", "tenant"}, "/store/tenants": {"cursor", "limit", "tenant"},
+	"/store/users/{id}": {"tenant"},
 }
 
 // maxUnknown bounds how many names that mean nothing are told.
@@ -356,9 +357,6 @@ func (s *Site) Trouble(w http.ResponseWriter, r *http.Request, err error) {
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	a, ok := web.AssetNamed(name)
-	if name == "transcript.css" {
-		a, ok = web.Asset{Content: []byte(render.Style()), MediaType: "text/css; charset=utf-8"}, true
-	}
 	if !ok {
 		http.NotFound(w, r)
 		return

@@ -141,6 +141,14 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	if err := s.gatherTalk(r, l, &v); err != nil {
 		return view{}, err
 	}
+	shown := []store.Info{i}
+	if err := l.st.SetMachines(ctx, shown); err != nil {
+		return view{}, err
+	}
+	v.Machine = render.CleanLine(shown[0].Machine)
+	if v.Met, v.Writer, err = meetings(ctx, l.st, i.ID); err != nil {
+		return view{}, err
+	}
 	f := s.frame(r, "session")
 	if f.Title = v.Title; f.Title == "" {
 		f.Title = v.ID[:8]
@@ -242,6 +250,9 @@ func (l *looking) tree(ctx context.Context, all bool, skipped int) (*web.TreeVie
 	for i, n := range nodes {
 		drawn[i] = web.TreeNode{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: render.CleanLine(n.Label), Current: n.Current,
 			First: n.First, At: n.At, Text: render.CleanLine(n.Text)}
+		if n.Moved {
+			drawn[i].Machine = web.Shorten(render.CleanLine(n.Machine))
+		}
 		if l.tip > 0 && n.First <= l.tip && l.tip <= n.Last {
 			shown = n.Number
 		}

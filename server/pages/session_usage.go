@@ -147,7 +147,7 @@ func (t *tally) count(ctx context.Context, st *store.Store, v *store.View, worke
 		if *budget <= 0 {
 			return false, nil
 		}
-		to := min(v.Entries, t.upTo[worker]+int64(*budget))
+		to := t.upTo[worker] + min(v.Entries-t.upTo[worker], int64(*budget))
 		for e, err := range v.LogRange(ctx, t.upTo[worker]+1, to) {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return false, err

@@ -103,7 +103,7 @@ func leasesOf(ctx context.Context, st *store.Store) (map[tidemark.SessionID]stor
 func (s *Site) sessionRow(ctx context.Context, st *store.Store, i store.Info, l store.Lease, damage error) (web.SessionRow, error) {
 	row := web.SessionRow{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Tags: cleanAll(i.Tags), Turns: i.Nodes, Messages: i.Messages, UpdatedAt: i.UpdatedAt, State: i.State,
-		Pinned: i.Pinned, OnHold: i.OnHold, Gone: !i.Gone.IsZero(), Shared: i.Owner != ""}
+		Pinned: i.Pinned, OnHold: i.OnHold, Gone: !i.Gone.IsZero(), Shared: i.Owner != "", Machine: render.CleanLine(i.Machine)}
 	if i.Base != nil {
 		row.Base = sessionRef(i.Owner, i.Base.Session)
 		row.Base.Seq = i.Base.Seq

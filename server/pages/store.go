@@ -39,6 +39,7 @@ func (s *Site) storePages() {
 	s.auditPages()
 	s.tokenPages()
 	s.peoplePages()
+	s.leavingPages()
 }
 
 // storeView is a tab of the page.

@@ -15,6 +15,9 @@ import (
 // should see something first. It goes on meanwhile.
 const surveyWait = 150 * time.Millisecond
 
+// surveyStep is how many entries of a session a survey counts at once.
+const surveyStep = 500
+
 // survey is all sessions of somebody with what each of them used. What was
 // counted once is not read again: the next one reads what is new.
 type survey struct {
@@ -71,10 +74,9 @@ func (s *Site) takeSurvey(ctx context.Context, progress func(int64)) (*survey, e
 			return nil, err
 		}
 		row := surveyed{Info: i}
-		budget := int(^uint(0) >> 1)
 		v, err := st.ViewOf(i)
 		if err == nil {
-			row.used, err = s.used(ctx, v, &budget)
+			row.used, err = s.usedInSteps(ctx, v)
 			row.tally = s.tallies.get(request.CallerOf(ctx), i.Name())
 		}
 		switch {
@@ -92,6 +94,17 @@ func (s *Site) takeSurvey(ctx context.Context, progress func(int64)) (*survey, e
 		}
 	}
 	return u, ctx.Err()
+}
+
+// usedInSteps counts all that a session used. A page that shows the session
+// meanwhile waits for one step at most.
+func (s *Site) usedInSteps(ctx context.Context, v *store.View) (web.Used, error) {
+	for {
+		budget := surveyStep
+		if used, err := s.used(ctx, v, &budget); err != nil || !used.Partial {
+			return used, err
+		}
+	}
 }
 
 // usedBy is what a session used, as far as the survey knows it.

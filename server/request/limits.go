@@ -17,6 +17,7 @@ type Limits struct {
 	User struct {
 		Rate                       float64
 		Burst, Concurrent, Streams int
+		Blobs                      int64 // bytes that remotes of the user keep here; 0: as many as there is room for
 	}
 	// Memory is how many bytes the requests of the process may need when
 	// decoded; a tenant has three quarters of it, a user half.

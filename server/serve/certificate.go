@@ -63,6 +63,12 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.pair, nil
 }
 
+// expires is when the certificate in force runs out.
+func (c *certificate) expires() time.Time {
+	pair, _ := c.get(nil)
+	return pair.Leaf.NotAfter
+}
+
 // renew reads the files again. Those that do not fit are complained about once.
 func (c *certificate) renew(now [2]version) (ok bool) {
 	err := c.load(now)

@@ -53,6 +53,7 @@ func (l Listener) Serve(ctx context.Context, s *server.Server, handler http.Hand
 		if err != nil {
 			return err
 		}
+		p.certificate = certificate
 		h.TLSConfig = &tls.Config{GetCertificate: certificate.get}
 		go certificate.reload(ctx, p)
 	}

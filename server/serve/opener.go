@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
@@ -19,6 +21,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // Opener opens the stores that a server serves. It is safe for concurrent use.
@@ -36,6 +39,7 @@ type Opener struct {
 	life   context.Context
 	end    context.CancelFunc
 	work   sync.WaitGroup
+	unkept atomic.Int64 // how often an index could not be followed
 }
 
 // newOpener returns an Opener without a database and without a store.
@@ -74,6 +78,7 @@ func StoresBeside(ctx context.Context, own *open.Opened, url string, options fun
 	t.own, t.lent = own, true
 	if b, ok := own.Inner.(OperatorBackend); ok {
 		t.db = b.db
+		t.scopes = store.NewScopes(&store.Options{Places: search.EachWord})
 	}
 	return t
 }
@@ -108,7 +113,15 @@ func (t *Opener) Measure() []server.Measure {
 		return nil
 	}
 	p := t.db.Pool()
+	trips := func(of func(postgres.Trips) float64) []server.Value {
+		return []server.Value{{Labels: `{what="read"}`, Value: of(p.Reads)}, {Labels: `{what="commit"}`, Value: of(p.Commits)}}
+	}
 	return []server.Measure{
+		{Name: "tidemark_database_statements_total", Kind: "counter", Help: "Round trips to the database.", Values: trips(func(t postgres.Trips) float64 { return float64(t.N) })},
+		{Name: "tidemark_database_statement_failures_total", Kind: "counter", Help: "Round trips that failed. Most are tried again.",
+			Values: trips(func(t postgres.Trips) float64 { return float64(t.Failed) })},
+		{Name: "tidemark_database_statement_seconds_total", Kind: "counter", Help: "How long all took together.", Values: trips(func(t postgres.Trips) float64 { return t.Took.Seconds() })},
+		server.One("tidemark_index_failures_total", "counter", "How often the search index could not be kept, and was taken up again.", float64(t.unkept.Load())),
 		{Name: "tidemark_database_connections", Kind: "gauge", Help: "Connections to the database.", Values: []server.Value{
 			{Labels: `{state="busy"}`, Value: float64(p.Busy)}, {Labels: `{state="idle"}`, Value: float64(p.Idle)}}},
 		server.One("tidemark_database_connections_max", "gauge", "Connections to the database that this server may have.", float64(p.Most)),
@@ -192,9 +205,36 @@ func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store,
 	o.Marks, o.There = nil, nil
 	o.Scopes = t.scopes
 	s := store.New(b, o)
-	t.work.Go(func() { s.KeepIndexed(t.life) })
+	t.work.Go(func() { t.keepIndexed(s) })
 	return s, nil
 }
+
+// keepIndexed has the index of a store follow it as long as this server runs. A
+// database that was away is no reason to give up: then it is tried again, ever more
+// seldom, and until then a search reads what the index does not have.
+func (t *Opener) keepIndexed(s *store.Store) {
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		began := time.Now()
+		err := s.KeepIndexed(t.life)
+		if err == nil || errors.Is(err, tidemark.ErrSealed) { // whoever opens it again, with the key, follows it
+			return
+		}
+		if t.unkept.Add(1); time.Since(began) > longPause {
+			pause = firstPause
+		}
+		select {
+		case <-t.life.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// The pauses after which the index is taken up again.
+const (
+	firstPause = time.Second
+	longPause  = time.Minute
+)
 
 // Operator returns the operator's records of the tenants.
 func (t *Opener) Operator(ctx context.Context) (*tenant.Directory, error) {
@@ -203,6 +243,15 @@ func (t *Opener) Operator(ctx context.Context) (*tenant.Directory, error) {
 		return nil, err
 	}
 	return tenant.NewDirectory(s.Records()), nil
+}
+
+// lingering is how long somebody who was let in may still be at some server: what was
+// known of them is cached, and open answers are checked now and then.
+const lingering = 5 * time.Second
+
+// Offboarding erases, hands over and exports what people have in these stores.
+func (t *Opener) Offboarding(users *tenant.Directory, who tidemark.Holder) *transfer.Offboarding {
+	return &transfer.Offboarding{Users: users, Backend: t.Backend, Store: t.Store, Holder: who, Linger: lingering}
 }
 
 // embedded returns the store on this machine that belongs to a principal. With

@@ -90,6 +90,8 @@ type Program struct {
 	// Reload has the server read its certificate again, which it also does when
 	// the files change.
 	Reload <-chan os.Signal
+
+	certificate *certificate // of Serve; nil: without TLS
 }
 
 func (p *Program) getenv(name string) string { return open.Getenv(p.Environ, name) }
@@ -170,12 +172,21 @@ func (v *running) warn() {
 	}
 }
 
+// measure returns what is to be known of the database and of the certificate.
+func (v *running) measure() []server.Measure {
+	all := v.stores.Measure()
+	if c := v.certificate; c != nil {
+		all = append(all, server.One("tidemark_certificate_expires_seconds", "gauge", "When the certificate in force runs out, since 1970.", float64(c.expires().Unix())))
+	}
+	return all
+}
+
 // server wires the server. end ends its traces.
 func (v *running) server(ctx context.Context) (s *server.Server, end func(), err error) {
 	end = func() {}
 	t := v.stores
 	o := server.Options{Open: t.Store, Backend: t.Backend, Holder: v.Holder, Ready: t.Ready, Export: v.download, Formats: transfer.Formats(),
-		Acts: t.Acts, Together: t.db != nil || t.single, NoAudit: !open.HasAudit(v.Store), Import: v.upload, Version: v.Version, Hosts: v.Hosts, Log: v.Log, Limits: v.Limits, Measure: t.Measure,
+		Acts: t.Acts, Together: t.db != nil || t.single, NoAudit: !open.HasAudit(v.Store), Import: v.upload, Version: v.Version, Hosts: v.Hosts, Log: v.Log, Limits: v.Limits, Measure: v.measure,
 		Inspect: t.Inspect, MCP: v.MCP}
 	if o.Hosts == nil && v.Auth == AuthLocal {
 		o.Hosts = []string{}
@@ -184,6 +195,7 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 	if err != nil {
 		return nil, end, err
 	}
+	o.Offboarding = t.Offboarding(users, v.Holder)
 	if o.Auth, err = v.authenticator(ctx, users); err != nil {
 		return nil, end, err
 	}

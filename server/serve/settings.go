@@ -73,6 +73,7 @@ func (c *Config) newSettings() []*Setting {
 		{Name: "limit-user-burst", FileOnly: true, many: &c.Limits.User.Burst, Help: "how many of them may come at once, after a pause"},
 		{Name: "limit-user-at-once", FileOnly: true, many: &c.Limits.User.Concurrent, Help: "requests of one user that are answered at the same time"},
 		{Name: "limit-user-streams", FileOnly: true, many: &c.Limits.User.Streams, Help: "streams and sockets of one user that are open at the same time"},
+		{Name: "limit-user-blobs", FileOnly: true, size: &c.Limits.User.Blobs, Help: "bytes that the remotes of one user may keep at this server; as many as there is room for without it"},
 		{Name: "limit-body", FileOnly: true, size: &c.Limits.Body, Help: "bytes of a request; 8 MiB without it"},
 		{Name: "limit-import", FileOnly: true, size: &c.Limits.Import, Help: "bytes of an import; 1 GiB without it"},
 		{Name: "limit-memory", FileOnly: true, size: &c.Limits.Memory, Help: "bytes that all requests together may take once decoded; 512 MiB without it"},

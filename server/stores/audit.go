@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -29,6 +30,7 @@ const (
 // auditQueue is what is not in the audit log yet, by tenant. Each tenant with
 // waiting lines has one goroutine that writes them.
 type auditQueue struct {
+	failed  atomic.Int64
 	mu      sync.Mutex
 	waiting map[string]*waitingAudits
 }
@@ -132,6 +134,7 @@ func (s *Stores) writeAudits(tenant string) {
 			return
 		}
 		if err := s.writeAudit(context.Background(), tenant, batch); err != nil {
+			s.audits.failed.Add(1)
 			s.o.Log.Error("audit", "tenant", tenant, "error", err.Error(), "waiting", batch.n)
 			pause = min(2*pause, 10*time.Second)
 			continue
@@ -330,7 +333,7 @@ func auditsItself(r *http.Request) bool {
 	if strings.HasPrefix(r.URL.Path, "/store/") {
 		return true // the pages of the same calls
 	}
-	return slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, auth.ScopeOf(r.URL.Path))
+	return slices.Contains([]string{"tokens", "tenants", "users", "workspaces", "scim"}, auth.ScopeOf(r.URL.Path))
 }
 
 // changesAccess reports whether a completed call may have changed who may do

@@ -209,7 +209,7 @@ func isAhead(r *http.Request, route string) bool {
 	switch {
 	case strings.HasSuffix(route, "/{id}/export"), readsAudit(p):
 		return true
-	case slices.Contains([]string{"tokens", "tenants", "users", "workspaces", "links"}, auth.ScopeOf(p)), strings.HasPrefix(p, "/store/"):
+	case slices.Contains([]string{"tokens", "tenants", "users", "workspaces", "links", "scim"}, auth.ScopeOf(p)), strings.HasPrefix(p, "/store/"):
 		return change
 	case strings.HasSuffix(p, "/share"), strings.HasSuffix(p, "/purge"), p == request.ImportPath:
 		return change

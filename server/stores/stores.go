@@ -98,6 +98,41 @@ func (s *Stores) Of(ctx context.Context, p tidemark.Principal) (*store.Store, er
 	return st, err
 }
 
+// Figures is how the open stores are doing.
+type Figures struct {
+	Open     int
+	Unread   int           // of those, with something that is not in the search index yet
+	IndexLag time.Duration // how long the oldest of it has waited
+	Writers  int           // that are kept for clients
+	Audits   int           // lines that are not in the audit log yet
+	Failed   int64         // how often those could not be written, and were put off
+}
+
+// Figures returns them. It asks nobody: a database that is away does not matter.
+func (s *Stores) Figures() (f Figures) {
+	s.mu.Lock()
+	for _, o := range s.stores {
+		st := o.given.Load()
+		if st == nil {
+			continue
+		}
+		f.Open++
+		f.Writers += st.KeptWriters()
+		if lag := st.IndexLag(); lag > 0 {
+			f.Unread++
+			f.IndexLag = max(f.IndexLag, lag)
+		}
+	}
+	s.mu.Unlock()
+	s.audits.mu.Lock()
+	defer s.audits.mu.Unlock()
+	for _, w := range s.audits.waiting {
+		f.Audits += w.n
+	}
+	f.Failed = s.audits.failed.Load()
+	return f
+}
+
 // opened is the store of a principal, once it is open.
 type opened struct {
 	mu    sync.Mutex

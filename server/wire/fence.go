@@ -15,9 +15,15 @@ type Fence struct {
 	tidemark.Backend
 	Whole bool         // nothing is hidden: the caller is the operator
 	Also  records.Also // adds to each batch who sent it
+
+	Blobs  bool // all but the blobs of remotes is hidden
+	Quota  *BlobQuota
+	Caller tidemark.Principal // who uses up the quota
 }
 
-func (f Fence) hides(k tidemark.Key) bool { return !f.Whole && tenant.IsOperators(k) }
+func (f Fence) hides(k tidemark.Key) bool {
+	return !f.Whole && tenant.IsOperators(k) || f.Blobs && !records.IsBlob(k.Kind)
+}
 
 func (f Fence) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
 	if f.hides(key) {
@@ -45,6 +51,9 @@ func (f Fence) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, 
 		if f.hides(key) {
 			return tidemark.Receipt{}, tidemark.ErrDenied
 		}
+	}
+	if err := f.Quota.admit(ctx, f.Caller, f.Backend, b); err != nil {
+		return tidemark.Receipt{}, err
 	}
 	return f.Also.Commit(ctx, f.Backend, b)
 }
@@ -104,6 +113,9 @@ func (f Fence) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 }
 
 func (f Fence) Share(ctx context.Context, id tidemark.SessionID, with tidemark.Scope) error {
+	if f.Blobs {
+		return tidemark.ErrDenied
+	}
 	s, err := tidemark.Ability[tidemark.Sharer](f.Backend)
 	if err != nil {
 		return err
@@ -129,6 +141,9 @@ func (f Fence) Of(owner string) (tidemark.Backend, error) {
 }
 
 func (f Fence) Shared(ctx context.Context, id tidemark.SessionID) (tidemark.Scope, string, error) {
+	if f.Blobs {
+		return tidemark.Scope{}, "", tidemark.ErrDenied
+	}
 	s, err := tidemark.Ability[tidemark.Sharer](f.Backend)
 	if err != nil {
 		return tidemark.Scope{}, "", err

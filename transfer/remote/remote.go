@@ -13,6 +13,7 @@ import (
 	"iter"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
@@ -41,6 +42,12 @@ type Blobs interface {
 	// Delete removes a blob. A missing one is no error.
 	Delete(ctx context.Context, name string) error
 	Close() error
+}
+
+// Clock is a place that has a clock, by which machines can tell each other what happens
+// now: a Tidemark server.
+type Clock interface {
+	Now() time.Time
 }
 
 // Options are what a place may need beside its URL. Nil means none of it.

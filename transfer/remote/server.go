@@ -192,4 +192,7 @@ func (s *server) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 	}
 }
 
+// Now is the time by the clock of the server.
+func (s *server) Now() time.Time { return s.b.Now() }
+
 func (s *server) Close() error { return s.b.Close() }

@@ -40,8 +40,8 @@ type client struct {
 // clients are the tools that go on with sessions. A tool joins by a row here, once
 // transfer can hand sessions over to it.
 var clients = []client{
-	{"claude-code", "claude", "2.1.325", "npm install -g @anthropic-ai/claude-code", with("--resume")},
-	{"codex", "codex", "0.166.0", "npm install -g @openai/codex", func(id string, more []string) []string {
+	{"claude-code", "claude", "2.1.326", "npm install -g @anthropic-ai/claude-code", with("--resume")},
+	{"codex", "codex", "0.169.0", "npm install -g @openai/codex", func(id string, more []string) []string {
 		if len(more) > 0 && more[0] == "exec" { // without a screen
 			return append([]string{"exec", "resume", id}, more[1:]...)
 		}
@@ -234,20 +234,15 @@ func notes(ctx context.Context, r Request, title string) (all []string) {
 }
 
 // otherProject returns the project of a session that is not the one of the folder to
-// work in, "" if it is the same: also elsewhere on this machine, by its remote or the
-// beginning of its history.
+// work in, "" if it is the same: also elsewhere, by its remote or the beginning of its
+// history.
 func otherProject(ctx context.Context, r Request) string {
 	is := r.Point.Project
-	if is == "" || is == r.Dir || strings.HasPrefix(r.Dir, is+string(filepath.Separator)) {
+	if is == "" || strings.HasPrefix(r.Dir, is+string(filepath.Separator)) {
 		return ""
 	}
-	here := project.Marks(ctx, project.At(r.Dir, ""), r.Environ)
-	for _, mark := range project.Marks(ctx, is, r.Environ) {
-		for _, m := range here {
-			if m == mark {
-				return ""
-			}
-		}
+	if same, err := r.Point.Store().SameProject(ctx, is, project.At(r.Dir, "")); same && err == nil {
+		return ""
 	}
 	return is
 }

@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -163,6 +165,11 @@ func TestWhatCannotGoOnIsRefusedAndNothingIsWritten(t *testing.T) {
 
 func TestAPersonIsToldWhenTheToolWorksInAnotherProject(t *testing.T) {
 	m := newMachine(t, "codex")
+	m.environ[1] += ":" + os.Getenv("PATH")
+	m.s = store.New(memory.New(), &store.Options{
+		Marks: func(ctx context.Context, folder string) []string { return project.Marks(ctx, folder, m.environ) },
+		There: func(folder string) bool { _, err := os.Stat(folder); return err == nil },
+	})
 	git := func(args ...string) {
 		t.Helper()
 		cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
@@ -175,9 +182,17 @@ func TestAPersonIsToldWhenTheToolWorksInAnotherProject(t *testing.T) {
 	git("-C", "one", "commit", "-q", "--allow-empty", "-m", "first")
 	git("clone", "-q", "one", "copy")
 	git("init", "-q", "two")
-	m.environ[1] += ":" + os.Getenv("PATH")
 	id := m.session(filepath.Join(m.home, "one"))
-	for folder, noted := range map[string]bool{"one": false, "copy": false, "two": true} {
+	for _, c := range []struct {
+		folder string
+		noted  bool
+	}{{"one", false}, {"one/below", false}, {"copy", false}, {"two", true}, {"moved", false}, {"copy", false}, {"two", true}} {
+		if c.folder == "moved" {
+			if err := os.Rename(filepath.Join(m.home, "one"), filepath.Join(m.home, "moved")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		folder, noted := c.folder, c.noted
 		v, err := m.s.View(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -250,8 +265,8 @@ func TestAVersionThatNobodyTriedIsToldAndAskedForOnce(t *testing.T) {
 	for n, v := range []struct{ version, want string }{
 		{c.tried, ""},
 		{series(c.tried) + ".999", ""},
-		{"3.0.0-beta.1", "It is written as for Codex 0.166.x; yours is 3.0.0-beta.1."},
-		{"0.98.0", "It is written as for Codex 0.166.x; yours is 0.98.0."},
+		{"3.0.0-beta.1", "It is written as for Codex 0.169.x; yours is 3.0.0-beta.1."},
+		{"0.98.0", "It is written as for Codex 0.169.x; yours is 0.98.0."},
 	} {
 		install(v.version)
 		for range 2 {

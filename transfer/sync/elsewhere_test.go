@@ -1,10 +1,13 @@
 package sync
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func TestACheckupSaysWhatIsNowhereElse(t *testing.T) {
@@ -40,4 +43,74 @@ func TestACheckupSaysWhatIsNowhereElse(t *testing.T) {
 	says("ok sessions elsewhere: each is")
 	a.must(a.s.Purge(t.Context(), id, a.holder()))
 	says("ok sessions elsewhere: each is")
+}
+
+func TestTreesAndListsNameTheMachineOfABranch(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newHome(t, "ada"), newHome(t, "bob")
+	id := a.create("plan", "one", "two")
+	if tree := a.machines(id); tree != "n0: n1:" {
+		t.Errorf("a store without a remote says %q", tree)
+	}
+	a.join(dir, nil)
+	b.join(dir, a)
+	a.sync()
+	b.sync()
+	if tree, last := b.machines(id), b.last(id); tree != "n0:ada! n1:ada" || last != "ada" {
+		t.Errorf("what came says %q, last written on %q", tree, last)
+	}
+	forked, err := b.s.Fork(t.Context(), id, 0, "apart")
+	b.must(err)
+	fork := forked.ID
+	a.add(id, "three")
+	b.add(id, "other")
+	b.add(fork, "else")
+	a.sync()
+	b.sync()
+	a.sync()
+	if tree, last := b.machines(id), b.last(id); tree != "n0:ada! n1:ada n2:bob! n3:ada" || last != "" {
+		t.Errorf("after both went on, bob has %q, last written on %q", tree, last)
+	}
+	if tree, last := a.machines(id), a.last(id); tree != "n0:ada n1:ada n2:ada n3:bob!" || last != "" {
+		t.Errorf("after both went on, ada has %q, last written on %q", tree, last)
+	}
+	if tree, last := a.machines(fork), a.last(fork); tree != "n0:ada n1:ada n2:bob!" || last != "bob" {
+		t.Errorf("the fork is %q, last written on %q", tree, last)
+	}
+	m, err := a.s.Machines(t.Context())
+	a.must(err)
+	if met := m.Meetings(); len(met) != 1 || met[0].Remote != "r" || met[0].MetAt.IsZero() {
+		t.Errorf("ada met %+v", met)
+	}
+	a.must(a.remotes().Remove(t.Context(), "r"))
+	m, err = a.s.Machines(t.Context())
+	a.must(err)
+	if met := m.Meetings(); len(met) != 0 || a.last(fork) != "bob" {
+		t.Errorf("without the remote: met %+v, last written on %q", met, a.last(fork))
+	}
+}
+
+// machines returns the nodes of a session with their machines, with a ! where that
+// changes.
+func (h *home) machines(id tidemark.SessionID) string {
+	h.t.Helper()
+	v, err := h.s.View(h.t.Context(), id)
+	h.must(err)
+	nodes, err := v.Tree(h.t.Context())
+	h.must(err)
+	var all []string
+	for _, n := range nodes {
+		all = append(all, fmt.Sprintf("n%d:%s%s", n.Number, n.Machine, strings.Repeat("!", btoi(n.Moved))))
+	}
+	return strings.Join(all, " ")
+}
+
+// last returns the machine that a session was last written on, "" for this one.
+func (h *home) last(id tidemark.SessionID) string {
+	h.t.Helper()
+	i, err := h.s.Session(h.t.Context(), id)
+	h.must(err)
+	one := []store.Info{i}
+	h.must(h.s.SetMachines(h.t.Context(), one))
+	return one[0].Machine
 }

@@ -15,11 +15,8 @@ import (
 // machines, and what was last agreed about the session. It is committed together
 // with the lines that it speaks of.
 type origins struct {
-	Runs []run            `json:"runs,omitempty"`
+	records.Origins
 	Read map[string]int64 `json:"read,omitempty"` // how many lines of a machine's log were read
-	// Markers are the lines that sync added so that the head stays where the person
-	// at this machine left it, with the seq that each points at. They stay here.
-	Markers map[int64]int64 `json:"markers,omitempty"`
 	// Branches are the labels that sync gave to what other machines went on with.
 	// They stay here, too.
 	Branches  map[string]int64           `json:"branches,omitempty"`
@@ -32,26 +29,10 @@ type origins struct {
 	changed bool
 }
 
-// run says that lines here are lines of a machine.
-type run struct {
-	Local   int64  `json:"local"`
-	Count   int64  `json:"count"`
-	Machine string `json:"machine"`
-	Line    int64  `json:"line"`
-	Born    bool   `json:"born,omitempty"` // they were first there
-	Via     string `json:"via,omitempty"`  // the remote that they came by
-}
-
-func originsKey(id tidemark.SessionID, worker string) tidemark.Key {
-	key := tidemark.Key{Kind: records.KindOrigins, ID: string(id)}
-	if worker != "" {
-		key.ID += "." + worker
-	}
-	return key
-}
+type run = records.Run
 
 func loadOrigins(ctx context.Context, k *records.Kernel, id tidemark.SessionID, worker string) (*origins, error) {
-	o := &origins{key: originsKey(id, worker)}
+	o := &origins{key: records.OriginsKey(id, worker)}
 	r, err := k.Get(ctx, o.key, o)
 	if err != nil {
 		return nil, err
@@ -104,12 +85,8 @@ func (o *origins) find(machine string, line int64) (int64, bool) {
 
 // born returns what a line here is called everywhere.
 func (o *origins) born(local int64) (Name, bool) {
-	for i := len(o.Runs) - 1; i >= 0; i-- {
-		if r := &o.Runs[i]; r.Born && r.Local <= local && local < r.Local+r.Count {
-			return Name{Machine: r.Machine, Line: r.Line + local - r.Local}, true
-		}
-	}
-	return Name{}, false
+	machine, line, ok := o.Born(local)
+	return Name{Machine: machine, Line: line}, ok
 }
 
 // via returns the line of another machine that a line here came as, by a remote, and

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer/remote"
 )
 
@@ -149,6 +150,46 @@ func (r *Remotes) save(ctx context.Context, c *settings) error {
 		c.version++
 	}
 	return err
+}
+
+// noteMachines remembers the machines of a remote, and when it was last met, where
+// others look for it.
+func (r *Remotes) noteMachines(ctx context.Context, c *settings) error {
+	me, err := r.machine(ctx)
+	if err != nil {
+		return err
+	}
+	return r.changeMachines(ctx, func(m *store.Machines) {
+		m.This, m.Names[me.ID] = me.ID, me.Name
+		for id, p := range c.Peers {
+			m.Names[id] = cmp.Or(p.Name, m.Names[id])
+		}
+		if !c.MetAt.IsZero() {
+			m.Met[c.Name] = c.MetAt
+		}
+	})
+}
+
+func (r *Remotes) changeMachines(ctx context.Context, change func(*store.Machines)) error {
+	return records.Retry(ctx, func() error {
+		m := store.Machines{}
+		old, err := r.k.Get(ctx, records.MachinesKey, &m)
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+		if m.Names == nil {
+			m.Names = make(map[string]string)
+		}
+		if m.Met == nil {
+			m.Met = make(map[string]time.Time)
+		}
+		change(&m)
+		rec, err := records.Put(records.MachinesKey, old.Version, m)
+		if err == nil {
+			_, err = r.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{rec}})
+		}
+		return err
+	})
 }
 
 // machine returns what this store is called, which it decides when it is first asked.
@@ -341,8 +382,10 @@ func (r *Remotes) Remove(ctx context.Context, name string) error {
 		}
 		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: rec.Key, Version: rec.Version})
 	}
-	_, err = r.k.Commit(ctx, b)
-	return err
+	if _, err := r.k.Commit(ctx, b); err != nil {
+		return err
+	}
+	return r.changeMachines(ctx, func(m *store.Machines) { delete(m.Met, c.Name) })
 }
 
 // Pair returns a code that lets one machine in, once, until a time.

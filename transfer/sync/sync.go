@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
@@ -43,8 +44,9 @@ type Options struct {
 	Tag        string // only sessions with this tag
 	Progress   func(done int, what string)
 
-	check *Checked                                            // read everything, and neither push nor pull
-	open  func(context.Context, string) (remote.Blobs, error) // nil: remote.Open
+	patience time.Duration                                       // of Attend; 0: attendAtOnce
+	check    *Checked                                            // read everything, and neither push nor pull
+	open     func(context.Context, string) (remote.Blobs, error) // nil: remote.Open
 }
 
 // Report is what was done, or would be.
@@ -200,13 +202,17 @@ func (y *syncer) run(ctx context.Context) (err error) {
 	if y.o.DryRun {
 		return nil
 	}
+	y.advise(ctx)
 	if y.report.Faults() == 0 {
 		y.c.MetAt = y.k.Clock()
 	}
 	if err := y.saveStates(ctx); err != nil {
 		return err
 	}
-	return y.remotes.save(ctx, y.c)
+	if err := y.remotes.save(ctx, y.c); err != nil {
+		return err
+	}
+	return y.remotes.noteMachines(ctx, y.c)
 }
 
 // disbelieve forgets that what is said about sessions is kept at the remote: it may

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,9 @@ type Settings struct {
 	Ignored []string `json:"ignored,omitempty"` // folders: of tools, or of projects
 	// PausedUntil is when the watcher goes on; zero: it is not paused.
 	PausedUntil time.Time `json:"paused_until,omitzero"`
+	// Asked counts how often somebody wanted the sessions of a tool at once, or of
+	// all, "".
+	Asked map[string]int64 `json:"asked,omitempty"`
 
 	version int64
 }
@@ -148,6 +152,44 @@ func (c *Control) Pause(ctx context.Context, how ...string) error {
 		s.PausedUntil = until
 		return nil
 	})
+}
+
+// askEvery is how often somebody who asked looks for the answer.
+const askEvery = 50 * time.Millisecond
+
+// Now has the watcher import what a tool wrote, "": what any did, and returns the homes
+// when that is done. It is false if nobody watches, or does not any more.
+func (c *Control) Now(ctx context.Context, tool string) (homes []Event, told bool, err error) {
+	if _, _, is, err := c.Watching(ctx); err != nil || !is {
+		return nil, false, err
+	}
+	n := int64(0)
+	err = c.change(ctx, func(s *Settings) error {
+		s.Asked = maps.Clone(s.Asked)
+		if s.Asked == nil {
+			s.Asked = make(map[string]int64)
+		}
+		s.Asked[tool]++
+		n = s.Asked[tool]
+		return nil
+	})
+	ticker := time.NewTicker(askEvery)
+	defer ticker.Stop()
+	for err == nil {
+		var r Report
+		if r, err = c.Report(ctx); err == nil && r.Answered[tool] >= n {
+			return slices.DeleteFunc(r.Homes, func(e Event) bool { return tool != "" && e.Tool != tool }), true, nil
+		}
+		if _, _, is, leaseErr := c.Watching(ctx); leaseErr != nil || !is {
+			return nil, false, errors.Join(err, leaseErr)
+		}
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-ticker.C:
+		}
+	}
+	return nil, false, err
 }
 
 // ignores reports whether a path is, or is inside of, a folder that is ignored.

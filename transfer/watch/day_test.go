@@ -1,16 +1,22 @@
 package watch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -136,9 +142,24 @@ func (s *daySession) write(t *testing.T, home string, at time.Time) {
 	s.there = true
 }
 
-// A day of ten tools in fast motion: sessions begin, grow, are deleted and come
-// back, clocks go back, and people purge what they do not want. What was there
-// when the homes were looked through is here, once, and what was purged is not.
+// fullDisk is a Backend on a disk that has no room from time to time.
+type fullDisk struct {
+	tidemark.Backend
+	full atomic.Bool
+}
+
+func (d *fullDisk) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	if d.full.Load() {
+		return tidemark.Receipt{}, tidemark.Storagef("%w", syscall.ENOSPC)
+	}
+	return d.Backend.Commit(ctx, b)
+}
+
+// A day of ten tools in fast motion: sessions begin, grow, are rotated, deleted and
+// come back, clocks go back, the disk is full, and people purge what they do not want.
+// In the evening a watcher runs, to which the system gives few notifications and tells
+// nothing. What was there when the homes were looked through is here, once, and what was
+// purged is not.
 func TestADayOfTenToolsLosesNothingAndBringsNothingBack(t *testing.T) {
 	files := usualFiles
 	if text := os.Getenv(filesVariable); text != "" {
@@ -148,6 +169,10 @@ func TestADayOfTenToolsLosesNothingAndBringsNothingBack(t *testing.T) {
 		}
 	}
 	r := newRig(t)
+	disk := &fullDisk{Backend: memory.New()}
+	r.s = store.New(disk, nil)
+	r.o.Opened = open.Around(r.s)
+	r.o.Notify = func() (Notifier, error) { return newFake(3), nil }
 	random := rand.New(rand.NewPCG(20, 16))
 	clock := time.Now().Add(-12 * time.Hour)
 	var all []*daySession
@@ -160,14 +185,24 @@ func TestADayOfTenToolsLosesNothingAndBringsNothingBack(t *testing.T) {
 		begin()
 	}
 	w := New(r.o)
-	const hours, perHour = 16, 40
-	for range hours {
+	const hours, evening, perHour = 16, 13, 40
+	failed := 0
+	for hour := range hours {
+		if hour == evening {
+			r.run()
+		}
+		full := hour%4 == 2 && hour < evening
 		for _, s := range all {
-			if s.there {
+			if s.there && !full {
 				s.kept = max(s.kept, s.messages)
 			}
 		}
-		if _, err := w.Once(t.Context()); err != nil {
+		disk.full.Store(full)
+		_, err := w.Once(t.Context()) // in the evening it asks the one that runs
+		disk.full.Store(false)
+		if full && errors.Is(err, tidemark.ErrStorage) {
+			failed++
+		} else if err != nil {
 			t.Fatal(err)
 		}
 		for range perHour {
@@ -186,6 +221,14 @@ func TestADayOfTenToolsLosesNothingAndBringsNothingBack(t *testing.T) {
 			case 2:
 				if !s.purged && s.kept > 0 {
 					r.purge(s)
+				}
+			case 4: // it is rotated: another file has its name
+				s.messages++
+				s.write(t, r.home, clock)
+				file := filepath.Join(r.home, filepath.FromSlash(s.dayTool.file(s.id)))
+				raw, err := os.ReadFile(file)
+				if err := errors.Join(err, os.WriteFile(file+".tmp", raw, 0o600), os.Rename(file+".tmp", file)); err != nil {
+					t.Fatal(err)
 				}
 			case 3: // the clock was set back
 				s.messages++
@@ -206,6 +249,9 @@ func TestADayOfTenToolsLosesNothingAndBringsNothingBack(t *testing.T) {
 	}
 	for _, s := range all {
 		r.checkDay(s)
+	}
+	if failed == 0 {
+		t.Error("the disk was never full when there was something to keep")
 	}
 }
 

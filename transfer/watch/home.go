@@ -1,19 +1,17 @@
 package watch
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
@@ -22,20 +20,28 @@ type home struct {
 	transfer.Place
 	rank    int             // of the tool
 	folders map[string]bool // that notifications were asked for
-	stamp   string          // of its files, when all of them were imported
+	units   stamps          // as they were when they were imported; nil: they were not
+	known   bool            // the store has a ledger of it
 	again   bool            // something was left out that may go in later
-	rest    time.Duration   // until it is looked through again
+	review  bool            // the next look has the last word on what was imported in parts
+	rest    time.Duration   // until it is looked through again at the earliest
+	looked  time.Duration   // how long a look took
 	event   Event           // the newest
 	total   Event           // all that was imported from it
 	changed sessionSet      // what is counted there
-	listed  transfer.Listed // the files of units that changed lately
-	unitOf  map[string]string
+	family  transfer.Family
+
+	// The files of units that changed lately, and which these are.
+	listed     transfer.Listed
+	unitOf     map[string]string
+	remembered map[uint64]bool
 
 	sweepAt   time.Time // when it is looked through
 	notBefore time.Time // it rests until then
 
 	// Guarded by Watcher.mu.
 	changedAt time.Time       // when the first change was noticed that is not imported; zero: none
+	asked     bool            // somebody waits for it
 	relist    bool            // its folders may have changed, or more than paths has
 	paths     map[string]bool // what changed since then
 }
@@ -115,80 +121,6 @@ func (w *Watcher) await(path string) {
 // leave ends the notifications of a home.
 func (w *Watcher) leave(h *home) { w.follows(h, nil) }
 
-// listing is what is in a home.
-type listing struct {
-	stamp   string
-	newest  time.Time
-	folders []string        // absolute, the one that changed last first
-	lately  transfer.Listed // the files of units that changed lately
-}
-
-// lately is for how long after a change it is remembered of which files a unit is
-// made, so that it can be imported without a look at the others.
-const lately = 24 * time.Hour
-
-// forget leaves out the units that did not change lately.
-func (l *listing) forget(newest map[string]time.Time) {
-	since := time.Now().Add(-lately)
-	for unit, at := range newest {
-		if at.Before(since) {
-			delete(l.lately.Units, unit)
-		}
-	}
-}
-
-// list looks through a home without opening a file.
-func (w *Watcher) list(ctx context.Context, h *home) (l listing, err error) {
-	sum := sha256.New()
-	newest, ofUnit := make(map[string]time.Time), make(map[string]time.Time)
-	for f, err := range w.importer().Files(ctx, h.Place) {
-		if err != nil {
-			return l, err
-		}
-		info, err := f.Entry.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return l, err
-		}
-		fmt.Fprintf(sum, "%q %d %d %d\n", f.Path, info.Size(), info.ModTime().UnixNano(), durable.FileID(info))
-		folder := filepath.Dir(filepath.Join(h.Path, filepath.FromSlash(f.Path)))
-		at := info.ModTime()
-		if !at.Before(newest[folder]) {
-			newest[folder] = at
-		}
-		if h.Tool.Files == nil || f.Unit == "." { // all of them are read, or none
-			continue
-		}
-		if l.lately.Add(f); !f.Shared && !at.Before(ofUnit[f.Unit]) {
-			ofUnit[f.Unit] = at
-		}
-	}
-	l.forget(ofUnit)
-	l.stamp = hex.EncodeToString(sum.Sum(nil)[:16])
-	for folder, at := range newest {
-		if at.After(l.newest) {
-			l.newest = at
-		}
-		// What is above may get folders beside this one.
-		for above := folder; above != h.Path && inside(h.Path, filepath.Dir(above)); {
-			above = filepath.Dir(above)
-			if !at.Before(newest[above]) {
-				newest[above] = at
-			}
-		}
-	}
-	if newest[h.Path].IsZero() {
-		newest[h.Path] = time.Now()
-	}
-	for folder := range newest {
-		l.folders = append(l.folders, folder)
-	}
-	slices.SortFunc(l.folders, func(a, b string) int { return cmp.Or(newest[b].Compare(newest[a]), cmp.Compare(a, b)) })
-	return l, nil
-}
-
 // listen begins notifications. Stop ends them.
 func (w *Watcher) listen() (stop func()) {
 	n, err := w.o.Notify()
@@ -232,6 +164,16 @@ func (w *Watcher) heard(c Change) {
 	for _, h := range w.byFolder[folder] {
 		h.mark(now, c.Path, c.Folder && (isFolder || h.folders[c.Path]))
 	}
+	if c.Folder {
+		// The folder itself may be gone, and with it its notifications.
+		for _, h := range slices.Clone(w.byFolder[c.Path]) {
+			if !isFolder || w.notifier.Add(c.Path) != nil {
+				w.unfollow(h, c.Path)
+			}
+			h.mark(now, c.Path, true)
+			w.ring()
+		}
+	}
 	if isFolder && len(w.byFolder[folder]) > 0 {
 		// It may get files before its home is looked through.
 		if w.notifier.Add(c.Path) == nil {
@@ -260,31 +202,6 @@ func (h *home) mark(now time.Time, path string, relist bool) {
 	h.relist = h.relist || relist || len(h.paths) > maxPaths
 	if h.relist {
 		clear(h.paths)
-	}
-}
-
-// units are those that paths belong to; none if one of them is not known.
-func (h *home) units(paths map[string]bool) (units []string) {
-	for path := range paths {
-		below, err := filepath.Rel(h.Path, path)
-		unit, known := h.unitOf[filepath.ToSlash(below)]
-		if err != nil || !known {
-			return nil
-		}
-		if !slices.Contains(units, unit) {
-			units = append(units, unit)
-		}
-	}
-	return units
-}
-
-// remember keeps which files units are made of that changed lately.
-func (h *home) remember(l transfer.Listed) {
-	h.listed, h.unitOf = l, make(map[string]string)
-	for unit, files := range l.Units {
-		for _, file := range files {
-			h.unitOf[file.Path] = unit
-		}
 	}
 }
 
@@ -364,34 +281,49 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	began := time.Now()
 	w.mu.Lock()
 	changedAt, relist, paths := h.changedAt, h.relist, h.paths
-	h.changedAt, h.relist, h.paths = time.Time{}, false, nil
+	h.changedAt, h.relist, h.paths, h.asked = time.Time{}, false, nil, false
 	w.mu.Unlock()
-	sweep := !began.Before(h.sweepAt)
-	if units := h.units(paths); !sweep && !relist && !h.again && len(units) > 0 && w.followPart(ctx, h, units, began, changedAt) {
+	if sweep := !began.Before(h.sweepAt); !sweep && !relist && !h.again {
+		if units, ok := w.parts(ctx, h, paths); ok && (len(units) == 0 || w.followPart(ctx, h, units, began, changedAt)) {
+			return
+		}
+	}
+	l, err := w.look(ctx, h)
+	if err != nil {
+		w.failed(ctx, h, began, err)
 		return
 	}
-	var l listing
-	if listed := sweep || relist || h.Tool.Files == nil; listed {
-		var err error
-		if l, err = w.list(ctx, h); err != nil {
-			w.failed(ctx, h, began, err)
-			return
-		}
-		h.event.Swept = w.follows(h, l.folders)
-		h.remember(l.lately)
-		if name, network, err := durable.FileSystem(h.Path); err == nil && network {
-			h.event.Swept = "it is on a network file system (" + name + "), which tells only what this machine changes"
-		}
-		if l.stamp == h.stamp && !h.again && (changedAt.IsZero() || h.Tool.Files == nil) {
-			w.idle(h, began)
-			return
-		}
-	}
+	changed, gone := l.units.changed(h.units)
 	if changedAt.IsZero() {
-		if changedAt = began; h.stamp != "" && !l.newest.IsZero() && l.newest.Before(began) {
+		if changedAt = began; h.units != nil && !l.newest.IsZero() && l.newest.Before(began) {
 			changedAt = l.newest
 		}
 	}
+	first, few := h.units == nil, len(changed) <= maxPaths
+	if few {
+		maps.Copy(l.lately, changed)
+	}
+	if len(changed) > 0 || len(l.lately) > len(h.remembered) {
+		if err := w.remember(ctx, h, l.lately); err != nil {
+			w.failed(ctx, h, began, err)
+			return
+		}
+	}
+	whole := first || gone || l.apart || h.again || h.review
+	switch {
+	case !whole && len(changed) == 0 && w.isKnown(ctx, h):
+		w.idle(h)
+		return
+	case !whole && len(changed) > 0 && few:
+		if units := h.changedUnits(changed); len(units) == len(changed) && w.followPart(ctx, h, units, began, changedAt) {
+			return
+		}
+	}
+	w.followAll(ctx, h, l, began, changedAt)
+}
+
+// followAll imports what changed in a home, after a look through it.
+func (w *Watcher) followAll(ctx context.Context, h *home, l listing, began, changedAt time.Time) {
 	e, left, err := w.take(ctx, h)
 	switch {
 	case ctx.Err() != nil:
@@ -400,39 +332,94 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 		w.failed(ctx, h, began, err)
 		return
 	}
-	if e.State == Following {
-		h.stamp, h.again = cmp.Or(l.stamp, h.stamp), left
-	} else {
-		h.again = true
+	if h.again = left || e.State != Following; e.State == Following {
+		h.units, h.review = l.units, false
 	}
-	w.imported(h, e, began, changedAt)
-	h.sweepAt = time.Now().Add(h.rest)
+	h.known, _ = w.importer().Knows(ctx, h.Place)
+	w.imported(h, e, restFactor*time.Since(began), changedAt)
+	h.sweepAt = time.Now().Add(w.restOf(h, h.again || l.units.fresh()))
+}
+
+// sweepShare is how many times as long as a look through a home took nobody looks
+// again: all looks together take 0.2 % of a core. What takes no longer than
+// quickLook does not count.
+const (
+	sweepShare = 500
+	quickLook  = 10 * time.Millisecond
+)
+
+// restOf is how long it takes until a home is looked through again. Where the system
+// tells what changes, that is only to be sure.
+func (w *Watcher) restOf(h *home, soon bool) time.Duration {
+	if soon {
+		return h.rest
+	}
+	n := 0
+	for _, other := range w.homes {
+		if other.event.Swept != "" {
+			n++
+		}
+	}
+	rest, least := max(h.rest, w.o.SweepAtLeast), time.Duration(0)
+	if h.event.Swept != "" {
+		rest = max(h.rest, 2*w.o.SweepAfter)
+	}
+	if h.looked > quickLook {
+		least = sweepShare * h.looked * time.Duration(max(n, 1))
+	}
+	return max(rest, min(least, maxSweepRest))
+}
+
+// maxSweepRest is the longest time between two looks through a home.
+const maxSweepRest = 10 * time.Minute
+
+// isKnown reports whether the store still knows what was imported from a home: who
+// takes sessions out of the trash wants them to be read again.
+func (w *Watcher) isKnown(ctx context.Context, h *home) bool {
+	known, err := w.importer().Knows(ctx, h.Place)
+	return known || !h.known || err != nil
 }
 
 // followPart imports the sessions of units that changed, without a look at the rest
-// of the home, which follows soon. It is false if that is not possible.
+// of the home. It is false if that is not possible.
 func (w *Watcher) followPart(ctx context.Context, h *home, units []string, began, changedAt time.Time) bool {
-	e, left, ok, err := w.takePart(ctx, h, units)
+	now := make(map[string]stamp, len(units))
+	for _, unit := range units {
+		s, ok := h.stampOf(unit)
+		if !ok {
+			return false
+		}
+		now[unit] = s
+	}
+	e, left, how, err := w.takePart(ctx, h, units)
 	if ctx.Err() != nil {
 		return true
 	}
-	if !ok || err != nil {
+	if !how.ok || err != nil {
 		return false
 	}
-	h.again = left
+	soon := !how.kept || left || e.State != Following
+	for unit, s := range now {
+		if !soon && !s.fresh {
+			h.units[unitHash(unit)] = s
+		}
+		soon = soon || s.fresh
+		h.review = h.review || slices.ContainsFunc(h.event.Problems, func(problem string) bool { return strings.Contains(problem, unit) })
+	}
+	h.again, h.review = left, h.review || !how.kept || len(e.Problems) > 0
 	if len(e.Problems) == 0 {
 		e.Problems = h.event.Problems
 	}
 	e.Ignored, e.Trashed, e.Purged = max(e.Ignored, h.event.Ignored), max(e.Trashed, h.event.Trashed), max(e.Purged, h.event.Purged)
-	w.imported(h, e, began, changedAt)
-	if next := time.Now().Add(h.rest); next.Before(h.sweepAt) {
+	w.imported(h, e, time.Since(began), changedAt) // it took as long as a session does, and not the home
+	if next := time.Now().Add(w.restOf(h, soon || h.review)); next.Before(h.sweepAt) {
 		h.sweepAt = next
 	}
 	return true
 }
 
-// imported notes what an import of a home brought.
-func (w *Watcher) imported(h *home, e Event, began, changedAt time.Time) {
+// imported notes what an import of a home brought, which rests then.
+func (w *Watcher) imported(h *home, e Event, rest time.Duration, changedAt time.Time) {
 	swept := h.event.Swept
 	first := h.sweepAt.IsZero()
 	worth := e.Sessions > 0 || first || e.Waiting != h.event.Waiting || e.State != h.event.State || !slices.Equal(e.Problems, h.event.Problems)
@@ -442,24 +429,18 @@ func (w *Watcher) imported(h *home, e Event, began, changedAt time.Time) {
 	}
 	h.event, w.grown = e, w.grown+e.Sessions
 	h.total.Sessions, h.total.Entries, h.total.Drafts, h.total.Ignored = h.changed.add(e), h.total.Entries+e.Entries, e.Drafts, e.Ignored
-	took := time.Since(began)
-	h.rest = max(w.o.SweepAfter, restFactor*took)
-	h.notBefore = time.Now().Add(min(restFactor*took, maxRest))
+	h.rest = max(w.o.SweepAfter, rest)
+	h.notBefore = time.Now().Add(min(rest, maxRest))
 	if worth {
 		w.tell(h)
 	}
+	h.event.changed = nil // they are counted
 }
 
-// idle lets more time pass until a home is looked through again. Where nobody
-// tells of changes, that time stays short.
-func (w *Watcher) idle(h *home, began time.Time) {
-	took := time.Since(began)
-	most := w.o.SweepAtLeast
-	if h.event.Swept != "" {
-		most = max(2*w.o.SweepAfter, 100*took)
-	}
-	h.rest = min(max(2*h.rest, w.o.SweepAfter, 100*took), max(most, 100*took))
-	h.sweepAt = time.Now().Add(h.rest)
+// idle notes that nothing changed in a home.
+func (w *Watcher) idle(h *home) {
+	h.rest = w.o.SweepAfter
+	h.sweepAt = time.Now().Add(w.restOf(h, false))
 	if h.event.State != Following {
 		h.event.State, h.event.At = Following, time.Now()
 		w.tell(h)

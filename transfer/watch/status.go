@@ -19,6 +19,8 @@ type Report struct {
 	Homes []Event `json:"homes"`
 	// Unheard says why there are no notifications at all; "": there are.
 	Unheard string `json:"unheard,omitempty"`
+	// Answered is what of Settings.Asked is done.
+	Answered map[string]int64 `json:"answered,omitempty"`
 }
 
 // Status is what there is to know about the watching of a user on a machine.

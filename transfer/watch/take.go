@@ -19,32 +19,36 @@ import (
 // take imports what changed in a home, unless the store is full. Left says that
 // something may go in later: another writer has the session open.
 func (w *Watcher) take(ctx context.Context, h *home) (e Event, left bool, err error) {
-	e, left, _, err = w.importFrom(ctx, h, func(ctx context.Context, i *transfer.Importer) (bool, error) {
-		return true, i.Paths(ctx, h.Path)
+	e, left, _, err = w.importFrom(ctx, h, func(ctx context.Context, i *transfer.Importer) (part, error) {
+		return part{}, i.Paths(ctx, h.Path)
 	})
 	return e, left, err
 }
 
-// takePart imports the sessions of some units of a home. It is not ok, and nothing
-// was done, if that takes a look at the others, too.
-func (w *Watcher) takePart(ctx context.Context, h *home, units []string) (e Event, left, ok bool, err error) {
-	return w.importFrom(ctx, h, func(ctx context.Context, i *transfer.Importer) (bool, error) {
-		return i.Part(ctx, h.Place, h.listed, units...)
+// part is what became of an import of some units, as of transfer.Importer.Part.
+type part struct{ ok, kept bool }
+
+// takePart imports the sessions of some units of a home. It is not ok if that takes a
+// look at the others, too.
+func (w *Watcher) takePart(ctx context.Context, h *home, units []string) (e Event, left bool, how part, err error) {
+	return w.importFrom(ctx, h, func(ctx context.Context, i *transfer.Importer) (how part, err error) {
+		how.ok, how.kept, err = i.Part(ctx, h.Place, h.listed, units...)
+		return how, err
 	})
 }
 
 // importFrom does an import from a home, and counts what it brought.
-func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Context, *transfer.Importer) (bool, error)) (e Event, left, ok bool, err error) {
+func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Context, *transfer.Importer) (part, error)) (e Event, left bool, how part, err error) {
 	e = Event{At: time.Now(), Tool: h.Tool.Name, Path: h.Path, State: Following}
 	if w.full() {
 		e.State = Full
-		return e, true, true, nil
+		return e, true, part{ok: true}, nil
 	}
 	w.mu.Lock()
 	settings := w.settings
 	w.mu.Unlock()
 	i := w.importer()
-	i.Tool = h.Tool.Name
+	i.Tool, i.Family = h.Tool.Name, &h.family
 	note := func(err error) {
 		if errors.Is(err, tidemark.ErrHeld) || errors.Is(err, tidemark.ErrConflict) {
 			left = true
@@ -61,7 +65,7 @@ func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Conte
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, w.o.ImportAtMost, errTooLong)
 	defer cancel()
-	if ok, err = do(bounded, i); err != nil && errors.Is(context.Cause(bounded), errTooLong) {
+	if how, err = do(bounded, i); err != nil && errors.Is(context.Cause(bounded), errTooLong) {
 		err = fmt.Errorf("%s: %w", h.Path, errTooLong)
 	}
 	e.Waiting, left = i.Waiting, left || i.Waiting > 0
@@ -77,7 +81,7 @@ func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Conte
 	if err == nil && e.Sessions > 0 {
 		err = i.Index(ctx)
 	}
-	return e, left, ok, err
+	return e, left, how, err
 }
 
 // errTooLong is why an import was ended. What it had imported stays, and the next

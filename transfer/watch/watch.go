@@ -79,13 +79,13 @@ type Event struct {
 	changed []tidemark.SessionID // those that Sessions counts
 }
 
-// sessionSet are sessions that changed, each of which counts once.
-type sessionSet map[tidemark.SessionID]bool
+// sessionSet are hashes of sessions that changed, each of which counts once.
+type sessionSet map[uint64]bool
 
 // add adds the sessions of an event, and returns how many there are now.
 func (s sessionSet) add(e Event) int {
 	for _, id := range e.changed {
-		s[id] = true
+		s[unitHash(string(id))] = true
 	}
 	return len(s)
 }
@@ -130,6 +130,7 @@ type Watcher struct {
 	sized    time.Time
 	bytes    int64
 	grown    int // sessions that were imported since memory was given back
+	answered map[string]int64
 
 	mu       sync.Mutex // guards what follows, and the flags of homes
 	settings Settings
@@ -165,10 +166,14 @@ func (o Options) check() error {
 }
 
 // Once imports what changed in every home, unless the user wants a pause, and
-// returns what happened in each.
+// returns what happened in each. Where a watcher runs, that one does it, and the homes
+// are as it reports them.
 func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	if err := w.o.check(); err != nil {
 		return nil, err
+	}
+	if all, told, err := w.control.Now(ctx, w.o.Tool); told || err != nil {
+		return all, err
 	}
 	if w.settings, err = w.control.Settings(ctx); err != nil {
 		return nil, err
@@ -231,6 +236,11 @@ func (w *Watcher) keep(ctx context.Context, holding *records.Holding, cancel con
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err == nil && s.version != w.settings.version {
+			for tool, n := range s.Asked {
+				if n > w.settings.Asked[tool] {
+					w.asked(tool)
+				}
+			}
 			w.settings, w.rescan = s, true
 			w.ring()
 		}
@@ -238,6 +248,32 @@ func (w *Watcher) keep(ctx context.Context, holding *records.Holding, cancel con
 	lost := func(err error) bool { return errors.Is(err, tidemark.ErrConflict) }
 	if err := holding.KeepAlive(ctx, look, lost); err != nil {
 		cancel(err)
+	}
+}
+
+// asked has the homes of a tool looked through at once.
+func (w *Watcher) asked(tool string) {
+	for _, h := range w.homes {
+		if tool == "" || h.Tool.Name == tool {
+			h.asked = true
+			h.mark(time.Now(), "", true)
+		}
+	}
+}
+
+// answer reports what somebody waits for, once no home is to be looked through for it.
+func (w *Watcher) answer(ctx context.Context, paused bool) {
+	w.mu.Lock()
+	asked := w.settings.Asked
+	for _, h := range w.homes {
+		if h.asked = h.asked && !paused; h.asked || h.sweepAt.IsZero() && !paused {
+			asked = nil
+		}
+	}
+	w.mu.Unlock()
+	if asked != nil && !maps.Equal(asked, w.answered) {
+		w.answered, w.news = asked, true
+		w.report(ctx, true)
 	}
 }
 
@@ -262,6 +298,7 @@ func (w *Watcher) loop(ctx context.Context) {
 			w.find(ctx)
 			w.discover = time.Now().Add(discoverEvery)
 		}
+		w.answer(ctx, now.Before(paused))
 		if now.Before(paused) {
 			w.tellPaused(now)
 			w.report(ctx, false)
@@ -324,6 +361,9 @@ func (w *Watcher) next(now time.Time) (due *home, at time.Time) {
 		if when.Before(h.notBefore) {
 			when = h.notBefore
 		}
+		if h.asked {
+			when = now
+		}
 		if !when.After(now) && (due == nil || when.Before(first)) {
 			due, first = h, when
 		}
@@ -356,7 +396,7 @@ func (w *Watcher) report(ctx context.Context, now bool) {
 	if !w.news || !now && time.Since(w.reported) < reportEvery {
 		return
 	}
-	r := Report{Unheard: w.unheard, Homes: []Event{}}
+	r := Report{Unheard: w.unheard, Homes: []Event{}, Answered: w.answered}
 	for _, h := range w.inOrder() {
 		e := h.total
 		e.Problems = nil

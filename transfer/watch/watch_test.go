@@ -408,3 +408,91 @@ func TestASessionThatSomebodyHasOpenWaits(t *testing.T) {
 		t.Errorf("at once - and watched +\n%s", diff)
 	}
 }
+
+// Somebody who asks is answered by the watcher that runs, and nobody imports beside it.
+func TestWhoAsksForAToolIsAnsweredByTheWatcher(t *testing.T) {
+	r := newRig(t)
+	silent := newFake(1000)
+	r.o.Notify = func() (Notifier, error) { return silent, nil }
+	r.o.SweepAfter, r.o.SweepAtLeast = time.Hour, time.Hour
+	r.append(r.transcript("-tea", 1), say(idOf(1), 0, "/tea"))
+	stop := r.run()
+	r.until("the first import", func(e Event) bool { return e.Tool == "claude-code" })
+	// Nobody tells of this line.
+	r.append(r.transcript("-tea", 1), say(idOf(1), 1, "/tea")+say(idOf(1), 2, "/tea"))
+	ask := r.o
+	ask.Tool, ask.Tell = "claude-code", func(e Event) { t.Errorf("the one who asks imported %+v", e) }
+	homes, err := New(ask).Once(t.Context())
+	if err != nil || len(homes) != 1 || homes[0].Tool != "claude-code" {
+		t.Fatalf("%+v, %v", homes, err)
+	}
+	if n := entries(kept(t, r.s)); n != 3 {
+		t.Errorf("%d entries are here, want 3", n)
+	}
+	r.until("the import of the watcher", took(1))
+	// A tool that has no home here, and a pause, keep nobody waiting.
+	ask.Tool = "pi"
+	if homes, err := New(ask).Once(t.Context()); err != nil || len(homes) > 0 {
+		t.Errorf("of a tool that is not here: %+v, %v", homes, err)
+	}
+	if err := r.control().Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the pause", in(Paused))
+	if _, err := New(ask).Once(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := r.control().Pause(t.Context(), "off"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	// Without a watcher the one who asks does it.
+	r.append(r.transcript("-tea", 2), say(idOf(2), 0, "/tea")+say(idOf(2), 1, "/tea"))
+	ask.Tool, ask.Tell = "claude-code", nil
+	if homes, err := New(ask).Once(t.Context()); err != nil || len(homes) != 1 || homes[0].Entries == 0 {
+		t.Errorf("without a watcher: %+v, %v", homes, err)
+	}
+}
+
+// A new session among others, and an old one that goes on, are imported without a look
+// through the home: nobody could tell otherwise that one of the others was deleted.
+func TestANewSessionIsImportedWithoutALookThroughTheHome(t *testing.T) {
+	r := newRig(t)
+	fake := newFake(1000)
+	r.o.Notify = func() (Notifier, error) { return fake, nil }
+	r.o.SweepAfter, r.o.SweepAtLeast = time.Hour, time.Hour
+	long := time.Now().AddDate(0, -1, 0)
+	for n := range 3 {
+		r.append(r.transcript("-tea", n), say(idOf(n), 0, "/tea")+say(idOf(n), 1, "/tea"))
+		if err := os.Chtimes(r.transcript("-tea", n), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.run()
+	r.until("the first import", took(6))
+	if err := os.Remove(r.transcript("-tea", 2)); err != nil { // nobody tells
+		t.Fatal(err)
+	}
+	grow := func(n int, text string) {
+		r.append(r.transcript("-tea", n), text)
+		fake.changes <- Change{Path: r.transcript("-tea", n), Folder: n > 2}
+		r.until("what was told", took(1))
+	}
+	grow(7, say(idOf(7), 0, "/tea")+say(idOf(7), 1, "/tea"))
+	grow(1, say(idOf(1), 2, "/tea")+say(idOf(1), 3, "/tea"))
+	grow(7, say(idOf(7), 2, "/tea")+say(idOf(7), 3, "/tea"))
+	if st := r.status(); len(st.Tools) != 1 || st.Tools[0].Gone != 0 || st.Tools[0].Sessions != 4 {
+		t.Errorf("%+v", st.Tools)
+	}
+	// A look finds what is gone.
+	fake.changes <- Change{Path: r.transcript("-tea", 2), Folder: true}
+	for r.status().Tools[0].Gone == 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("it never became gone")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if diff := entries(kept(t, r.s)); diff != 12 {
+		t.Errorf("%d entries, want 12", diff)
+	}
+}

@@ -250,7 +250,8 @@ func (p *place) populate(ctx context.Context, n int) error {
 			for i := m; i < n && errs[m] == nil; i += makers {
 				w := p.Create(tidemark.Session{Title: fmt.Sprintf("session %d about %s", i, words[i%len(words)]),
 					Model: "demo", Project: project(i)}, p.who)
-				_, errs[m] = w.Append(ctx, say(1), say(2))
+				_, err := w.Append(ctx, say(1), say(2))
+				errs[m] = errors.Join(err, w.Close(ctx))
 			}
 		})
 	}

@@ -40,6 +40,7 @@ var goals = []struct{ id, about string }{
 	{"P18", "sync between machines"},
 	{"P19", "the index on PostgreSQL"},
 	{"P20", "growth with the store"},
+	{"P21", "pages in a browser"},
 }
 
 // judged is a row of the tables' page that belongs to a goal and has a
@@ -138,9 +139,12 @@ func summary(rows []judged) string {
 	return b.String()
 }
 
-// summarise writes the table for visitors between its marks on a page, from
-// the page of tables.
+// summarise writes what follows from the page of tables: the table of growth on that
+// page, and the table for visitors on theirs.
 func summarise(tables, visitors string) error {
+	if err := grow(tables); err != nil {
+		return err
+	}
 	page, err := os.ReadFile(tables)
 	if err != nil {
 		return err

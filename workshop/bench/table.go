@@ -69,7 +69,9 @@ func (r row) cells() []string {
 			figure = percents
 		}
 		ratio = figure(r.ratio.median) + unit
-		span = figure(r.ratio.low) + " – " + figure(r.ratio.high)
+		if r.ratio.high > 0 { // of more than one run
+			span = figure(r.ratio.low) + " – " + figure(r.ratio.high)
+		}
 	}
 	return []string{r.goal, r.what, time, r.against, ratio, span, r.want.String(), r.verdict()}
 }
@@ -203,10 +205,13 @@ func (t *section) objects(w io.Writer) error {
 	return nil
 }
 
-// markdown writes the table for a page.
+// markdown writes the table for a page, and where and when it was measured.
 func (t *section) markdown() string {
+	return fmt.Sprintf("%s.\n\n%s", t.surroundings, t.table.markdown())
+}
+
+func (t *table) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s.\n\n", t.surroundings)
 	line := func(cells []string) {
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}

@@ -33,15 +33,11 @@ func (w *workshop) repairs(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sound, err := w.sound(ctx, tool, converttest.Sound(c.tool))
+		all, err := w.broken(ctx, tool)
 		if err != nil {
 			return err
 		}
-		compacted, err := w.sound(ctx, tool, converttest.Compacted(c.tool))
-		if err != nil {
-			return err
-		}
-		for _, b := range converttest.BrokenSessions(c.tool, sound, compacted) {
+		for _, b := range all {
 			id := "repair " + c.tool + " " + b.Name
 			if !w.due(id) {
 				continue
@@ -56,6 +52,19 @@ func (w *workshop) repairs(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// broken are the sessions of an agent that are broken.
+func (w *workshop) broken(ctx context.Context, tool convert.Tool) ([]converttest.Broken, error) {
+	sound, err := w.sound(ctx, tool, converttest.Sound(tool.Name))
+	if err != nil {
+		return nil, err
+	}
+	compacted, err := w.sound(ctx, tool, converttest.Compacted(tool.Name))
+	if err != nil {
+		return nil, err
+	}
+	return converttest.BrokenSessions(tool.Name, sound, compacted), nil
 }
 
 // anyProject and anySession stand for the folder of a session and its id until they are known.

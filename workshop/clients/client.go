@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -27,6 +28,8 @@ type client struct {
 	// list are the arguments that list the sessions of a folder, and screen those
 	// that do so on a screen.
 	list, screen []string
+	// rewrites says that it writes messages again that it wrote before.
+	rewrites bool
 }
 
 // clients are the agents that sessions go on in. A further one joins by a row.
@@ -47,7 +50,7 @@ var clients = []client{
 		begin: words("-y", "-o", "json", "-p", "PROMPT"), again: words("-y", "-o", "json", "--continue", "-p", "PROMPT")},
 	{tool: "kimi-code", title: "Kimi Code", program: "kimi", npm: []string{"@moonshot-ai/kimi-code"}, setUp: setUpKimi, list: []string{"session", "list"},
 		begin: words("-m", "fake-1", "-p", "PROMPT"), again: words("-c", "-m", "fake-1", "-p", "PROMPT")},
-	{tool: "gemini-cli", title: "Gemini CLI", program: "gemini", npm: []string{"@google/gemini-cli"}, setUp: setUpGemini, list: []string{"--list-sessions"},
+	{tool: "gemini-cli", title: "Gemini CLI", program: "gemini", npm: []string{"@google/gemini-cli"}, setUp: setUpGemini, list: []string{"--list-sessions"}, rewrites: true,
 		begin: words("-m", "gemini-2.5-flash", "-o", "json", "--approval-mode", "yolo", "-p", "PROMPT"), again: words("-m", "gemini-2.5-flash", "-o", "json", "--approval-mode", "yolo", "--resume", "latest", "-p", "PROMPT")},
 }
 
@@ -138,6 +141,9 @@ const nodePackage = "node@24"
 // install has npm install the newest of each agent that is wanted and missing, each
 // into a folder of its own: where one cannot be installed, the others are tried.
 func (w *workshop) install(ctx context.Context) error {
+	if !slices.ContainsFunc(clients, func(c client) bool { return w.tool.MatchString(c.tool) }) {
+		return nil
+	}
 	if err := os.MkdirAll(w.path(), 0o700); err != nil {
 		return err
 	}

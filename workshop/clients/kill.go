@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,57 +24,76 @@ func sleep(ctx context.Context, milliseconds int) error {
 	}
 }
 
-// kill has agents work while a watcher runs, kills the watcher at moments of chance,
-// and compares what it kept with an import of everything at once.
-func (w *workshop) kill(ctx context.Context, n int) error {
-	const id = "kills"
-	if n == 0 || !w.due(id) {
-		return nil
+// killedRuns is how often an agent works at least while its watcher is killed.
+const killedRuns = 6
+
+// kills has each agent work while a watcher runs, kills the watcher at moments of
+// chance, and compares what it kept with an import of everything at once.
+func (w *workshop) kills(ctx context.Context, n int) error {
+	for _, c := range w.installed() {
+		id := "kills " + c.tool
+		if n == 0 || !w.due(id) {
+			continue
+		}
+		var one found
+		k, err := w.kill(ctx, c, n)
+		if one.Killed, one.Wrong = &k, k.wrong; err != nil {
+			one.Wrong = append(one.Wrong, err.Error())
+		}
+		if err := w.note(ctx, id, one); err != nil {
+			return err
+		}
 	}
-	m, err := w.newWorld("")
-	if err != nil {
-		return err
-	}
-	defer m.leave()
-	var one found
-	runs, err := m.killWhileTheyWork(ctx, n)
-	sessions, entries := 0, 0
-	if err == nil {
-		sessions, entries, one.Wrong, err = m.sameAsAtOnce(ctx)
-	}
-	if err != nil {
-		one.Wrong = append(one.Wrong, err.Error())
-	}
-	one.Said = fmt.Sprintf("%d times at moments of chance while %s worked: %d runs, %d sessions, %d entries", n, strings.Join(names(w.installed()), ", "), runs, sessions, entries)
-	return w.note(ctx, id, one)
+	return nil
 }
 
-// killWhileTheyWork kills a watcher while agents work, and returns how often they did.
-func (m *world) killWhileTheyWork(ctx context.Context, n int) (runs int64, err error) {
+// killed is what was done while a watcher was killed, and what was kept of it.
+type killed struct {
+	Kills, Runs, Sessions, Entries int
+	Gone                           int `json:",omitzero"` // sessions that the agent removed meanwhile, and that are kept
+	wrong                          []string
+}
+
+// kill kills the watcher of one agent.
+func (w *workshop) kill(ctx context.Context, c client, n int) (k killed, err error) {
+	m, err := w.newWorld("")
+	if err != nil {
+		return k, err
+	}
+	defer m.leave()
 	if err := m.append(ctx, "new", tidemark.Say(tidemark.User, "so that there is a store")); err != nil {
-		return 0, err
+		return k, err
 	}
-	work, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	var count atomic.Int64
-	broken := make([]error, len(m.installed()))
-	for i, c := range m.installed() {
-		all.Go(func() {
-			for round := 0; work.Err() == nil; round++ {
-				prompt := fmt.Sprintf(`Round %d. [[fake op bash echo harbour-%d]] [[fake say Noted %d.]] [[fake slow=5]]`, round, round, round)
-				args := c.begin(prompt)
-				if round%3 == 2 { // the newest goes on
-					args = c.again(prompt)
-				}
-				if _, broken[i] = m.do(ctx, c.program, args...); broken[i] != nil {
-					stop()
-					return
-				}
-				count.Add(1)
+	if err := m.killWhileItWorks(ctx, c, n, &k); err != nil {
+		return k, err
+	}
+	return k, m.sameAsAtOnce(ctx, c, &k)
+}
+
+// killWhileItWorks kills a watcher while an agent works, a number of times at least.
+// In the end a watcher sees all that is there.
+func (m *world) killWhileItWorks(ctx context.Context, c client, n int, k *killed) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var runs atomic.Int64
+	done := make(chan struct{})
+	var enough atomic.Bool
+	go func() {
+		defer close(done)
+		for round := 0; !enough.Load() && ctx.Err() == nil; round++ {
+			prompt := fmt.Sprintf(`Round %d. [[fake op bash echo harbour-%d]] [[fake say Noted %d.]] [[fake slow=5]]`, round, round, round)
+			args := c.begin(prompt)
+			if round%3 == 2 { // the newest goes on
+				args = c.again(prompt)
 			}
-		})
-	}
-	for killed := 0; killed < n && err == nil && work.Err() == nil; killed++ {
+			if _, err := m.do(ctx, c.program, args...); err != nil {
+				stop(err)
+				return
+			}
+			runs.Add(1)
+		}
+	}()
+	for k.Kills < n || runs.Load() < killedRuns {
 		watcher := m.command(ctx, m.program, "--no-encrypt", "watch")
 		if err = watcher.Start(); err != nil {
 			break
@@ -83,18 +101,24 @@ func (m *world) killWhileTheyWork(ctx context.Context, n int) (runs int64, err e
 		err = sleep(ctx, 30+rand.IntN(700))
 		_ = watcher.Process.Kill() // it may have ended
 		_ = watcher.Wait()         // by the kill
+		if err != nil {
+			break
+		}
+		k.Kills++
 	}
-	stop()
-	all.Wait()
-	if err = errors.Join(err, errors.Join(broken...)); err == nil {
+	enough.Store(true)
+	<-done
+	k.Runs = int(runs.Load())
+	if err = errors.Join(err, context.Cause(ctx)); err == nil {
 		_, err = m.tidemark(ctx, "watch", "--once")
 	}
-	return count.Load(), err
+	return err
 }
 
-// sameAsAtOnce compares every session with what an import into an empty store makes
-// of the same files.
-func (m *world) sameAsAtOnce(ctx context.Context) (sessions, entries int, wrong []string, err error) {
+// sameAsAtOnce compares every session that its agent still has with what an import
+// into an empty store makes of the same files. Where an agent rewrites what it wrote,
+// that is the branch of the head: earlier versions are kept beside it.
+func (m *world) sameAsAtOnce(ctx context.Context, c client, k *killed) error {
 	at := *m
 	at.environ = slices.Clone(m.environ)
 	for i, v := range at.environ {
@@ -103,26 +127,55 @@ func (m *world) sameAsAtOnce(ctx context.Context) (sessions, entries int, wrong 
 		}
 	}
 	if _, err := at.tidemark(ctx, "import", "--all"); err != nil {
-		return 0, 0, nil, err
+		return err
 	}
 	want, err := at.sessions(ctx)
 	if err != nil {
-		return 0, 0, nil, err
+		return err
 	}
 	have, err := m.sessions(ctx)
-	if len(have) != len(want)+1 { // the one that made the store
-		wrong = append(wrong, fmt.Sprintf("%d sessions, at once there are %d", len(have)-1, len(want)))
+	if err != nil {
+		return err
+	}
+	gone, err := m.tidemark(ctx, "ls", "-A", "-n", "0", "--gone", "--jq", ".[].id")
+	if err != nil {
+		return err
+	}
+	k.Gone = len(strings.Fields(gone))
+	wrong := func(format string, args ...any) { k.wrong = append(k.wrong, fmt.Sprintf(format, args...)) }
+	if len(have) != len(want)+k.Gone+1 { // the one that made the store
+		wrong("%d sessions and %d that are gone there, at once there are %d", len(have)-1-k.Gone, k.Gone, len(want))
+	}
+	if len(want) == 0 {
+		wrong("there are no sessions")
 	}
 	for _, id := range want {
-		a, notThere := at.entries(ctx, id, "--all")
-		b, notHere := m.entries(ctx, id, "--all")
-		if err := errors.Join(err, notThere, notHere); err != nil {
-			return sessions, entries, wrong, err
+		var more []string
+		if !c.rewrites {
+			more = []string{"--all"}
+		}
+		a, notThere := at.entries(ctx, id, more...)
+		b, notHere := m.entries(ctx, id, more...)
+		if err := errors.Join(notThere, notHere); err != nil {
+			return err
+		}
+		if c.rewrites {
+			inBranch(a)
+			inBranch(b)
 		}
 		if !reflect.DeepEqual(a, b) {
-			wrong = append(wrong, fmt.Sprintf("session %s has %d entries, at once it has %d", id, len(b), len(a)))
+			wrong("session %s has %d entries, at once it has %d", id, len(b), len(a))
 		}
-		sessions, entries = sessions+1, entries+len(a)
+		k.Sessions, k.Entries = k.Sessions+1, k.Entries+len(a)
 	}
-	return sessions, entries, wrong, err
+	return nil
+}
+
+// inBranch leaves out of entries what says where they are in the log.
+func inBranch(all []tidemark.Entry) {
+	for i := range all {
+		e := &all[i]
+		e.Seq, e.Parent, e.Depth, e.Nodes, e.Turn = 0, 0, 0, 0, 0
+		e.Key, _, _ = strings.Cut(e.Key, "~")
+	}
 }

@@ -6,11 +6,12 @@
 // and that the documented hooks work. It asks no real model, and uses no home but its
 // own.
 //
-// What a trial found is kept as soon as it ends, so that an interrupted run goes on
-// where it was. The page is made of all that is kept.
+// What a trial found is kept in found.json as soon as it ends, so that runs add up and
+// an interrupted one goes on where it was. The page is made of all that is kept.
 //
 //	go run ./workshop/clients -write docs/agents.md
 //	go run ./workshop/clients -tool 'pi|codex' -only '^writer .*image'
+//	go run ./workshop/clients -tool none -write docs/agents.md # only the page
 package main
 
 import (
@@ -27,6 +28,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/tidemark-sessions/tidemark/model/standin"
@@ -48,12 +50,13 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	w := &workshop{log: log, versions: make(map[string]string)}
 	f.StringVar(&w.agents, "dir", "", "a `folder` for the agents, which are installed where they are missing; without it, one that is removed again")
 	f.StringVar(&w.program, "bin", "", "an existing `program` tidemark; without it, one is built")
-	f.StringVar(&w.state, "state", "bin/clients.json", "keep what was found in `FILE`")
+	f.StringVar(&w.state, "state", "workshop/clients/found.json", "keep what was found in `FILE`, which has what was found before")
+	beside := f.String("beside", "", "also what a run beside this one keeps in `FILES`, with commas between them")
 	f.BoolVar(&w.again, "again", false, "also what was tried before")
 	f.BoolVar(&w.keep, "keep", false, "keep the homes, and say where they are")
 	tool := f.String("tool", "", "only agents that match a regular `expression`")
 	only := f.String("only", "", "only trials that match a regular `expression`, such as '^writer|^in'")
-	kills := f.Int("kills", 200, "how often the watcher is killed while agents work")
+	kills := f.Int("kills", 50, "how often the watcher is killed while each agent works")
 	write := f.String("write", "", "the `file` to write the page to")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -62,7 +65,7 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 		w.only, err = regexp.Compile(*only)
 	}
 	if err == nil {
-		err = w.load()
+		err = w.load(strings.FieldsFunc(*beside, func(r rune) bool { return r == ',' })...)
 	}
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	defer stop()
 	w.strict, w.strictURL, stop = serve(standin.Strict())
 	defer stop()
-	for _, trial := range []func(context.Context) error{w.writers, w.matrix, w.through, w.repairs, w.hooks, func(ctx context.Context) error { return w.kill(ctx, *kills) }} {
+	for _, trial := range []func(context.Context) error{w.writers, w.matrix, w.through, w.repairs, w.hooks, func(ctx context.Context) error { return w.kills(ctx, *kills) }} {
 		if err = trial(ctx); err != nil {
 			break
 		}
@@ -136,7 +139,7 @@ func (w *workshop) installed() (all []client) {
 
 // build builds tidemark.
 func (w *workshop) build(ctx context.Context) (err error) {
-	if w.program != "" {
+	if w.program != "" || len(w.versions) == 0 {
 		w.program, err = filepath.Abs(w.program)
 		return err
 	}

@@ -62,6 +62,37 @@ The session of Tidemark has an image; those of the others have none. A session t
 	for _, c := range clients {
 		row(c.title, c.tool)
 	}
+	b.WriteString("\nWith which versions, and when:\n\n| in | version | day | from |\n| --- | --- | --- | --- |\n")
+	for _, in := range clients {
+		w.cellsRun(b, in)
+	}
+}
+
+// cellsRun has the runs of a column: by which version of its agent, when, and with the
+// sessions of which versions.
+func (w *workshop) cellsRun(b *strings.Builder, in client) {
+	from := make(map[[2]string][]string)
+	for _, c := range append([]client{{tool: here, title: "Tidemark"}}, clients...) {
+		if one, there := w.found["in "+in.tool+" from "+c.tool]; there {
+			run := [2]string{one.Version, one.Day}
+			from[run] = append(from[run], strings.TrimSpace(c.title+" "+one.From))
+		}
+	}
+	for _, run := range slices.SortedFunc(maps.Keys(from), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", in.title, run[0], run[1], strings.Join(from[run], ", "))
+	}
+}
+
+// versionsRun are the versions of an agent that some trials were made with, and the
+// days on which.
+func versionsRun(all []found) (versions, days string) {
+	var v, d []string
+	for _, one := range all {
+		v, d = append(v, one.Version), append(d, one.Day)
+	}
+	slices.Sort(v)
+	slices.Sort(d)
+	return strings.Join(slices.Compact(v), ", "), strings.Join(slices.Compact(d), ", ")
 }
 
 // cell is one of the matrix.
@@ -107,33 +138,35 @@ func (w *workshop) writersPage(b *strings.Builder) {
 
 %d conversations are written for each agent, and the agent lists them and goes on with them. All that was said has to be in what it then asks its model.
 
-| agent | version | conversations | not as they are |
-| --- | --- | --- | --- |
+| agent | version | day | conversations | not as they are |
+| --- | --- | --- | --- | --- |
 `, len(talks))
 	for _, c := range clients {
-		passed, run, version := 0, 0, ""
+		passed := 0
+		var run []found
 		var not []string
 		for _, talk := range talks {
 			one, there := w.found["writer "+c.tool+" "+talk.Name]
 			if !there {
 				continue
 			}
-			run, version = run+1, one.Version
+			run = append(run, one)
 			if len(one.Wrong) == 0 {
 				passed++
 			} else {
 				not = append(not, talk.Name+": "+strings.Join(one.Wrong, "; "))
 			}
 		}
-		if run == 0 {
-			fmt.Fprintf(b, "| %s | | not run | |\n", c.title)
+		if run == nil {
+			fmt.Fprintf(b, "| %s | | | not run | |\n", c.title)
 			continue
 		}
-		counted := fmt.Sprintf("%d of %d", passed, run)
-		if run < len(talks) {
-			counted += fmt.Sprintf("; %d not run", len(talks)-run)
+		counted := fmt.Sprintf("%d of %d", passed, len(run))
+		if len(run) < len(talks) {
+			counted += fmt.Sprintf("; %d not run", len(talks)-len(run))
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", c.title, version, counted, strings.Join(bold(not), "<br>"))
+		versions, days := versionsRun(run)
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", c.title, versions, days, counted, strings.Join(bold(not), "<br>"))
 	}
 	var names []string
 	for _, talk := range talks {
@@ -151,19 +184,20 @@ Sessions of six prompts are broken in one place and shown to their agent, which 
 [repaired](guide/repair.md), and the copy is shown to the agent. "Refused" are those that the agent or the model did not take, or that lost prompts;
 an agent mends the others by itself. "Mended" are copies that were taken with every prompt.
 
-| agent | version | tried | refused | mended | |
-| --- | --- | --- | --- | --- | --- |
+| agent | version | day | tried | refused | mended | |
+| --- | --- | --- | --- | --- | --- | --- |
 `)
 	for _, tool := range repairable {
 		c, _ := clientOf(tool)
-		tried, refused, mended, version := 0, 0, 0, ""
+		refused, mended := 0, 0
+		var tried []found
 		var wrong []string
 		for _, id := range slices.Sorted(maps.Keys(w.found)) {
 			one := w.found[id]
 			if !strings.HasPrefix(id, "repair "+tool+" ") {
 				continue
 			}
-			if tried, version = tried+1, one.Version; one.Said != takenAsItIs {
+			if tried = append(tried, one); one.Said != takenAsItIs {
 				refused++
 			}
 			if len(one.Wrong) == 0 {
@@ -171,11 +205,12 @@ an agent mends the others by itself. "Mended" are copies that were taken with ev
 			}
 			wrong = append(wrong, bold(one.Wrong)...)
 		}
-		if tried == 0 {
-			fmt.Fprintf(b, "| %s | | not run | | | |\n", c.title)
+		if tried == nil {
+			fmt.Fprintf(b, "| %s | | | not run | | | |\n", c.title)
 			continue
 		}
-		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %s |\n", c.title, version, tried, refused, mended, strings.Join(wrong, "<br>"))
+		versions, days := versionsRun(tried)
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %d | %d | %s |\n", c.title, versions, days, len(tried), refused, mended, strings.Join(wrong, "<br>"))
 	}
 	b.WriteString("\nHow the first of each kind is refused:\n\n| what is wrong | agent | what it says |\n| --- | --- | --- |\n")
 	seen := make(map[string]bool)
@@ -210,12 +245,33 @@ func (w *workshop) restPage(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "- %s: %s\n", c.title, said)
 	}
-	b.WriteString("\n## A watcher that is killed\n\n")
-	if one, there := w.found["kills"]; !there {
-		b.WriteString("Not run.\n")
-	} else {
-		fmt.Fprintf(b, "Killed %s; then compared with an import of everything at once, entry by entry: %s.\n", one.Said, fine(one.Wrong, "the same"))
+	w.killsPage(b)
+}
+
+// killsPage has what became of sessions whose watcher was killed.
+func (w *workshop) killsPage(b *strings.Builder) {
+	b.WriteString(`
+## A watcher that is killed
+
+While an agent works, a watcher is killed at moments of chance and started again. Then what it kept is compared with an import of everything at once,
+entry by entry. Gemini CLI writes messages again and removes sessions by itself: of its sessions the branch of the head is compared, and what it removed has to be
+kept ("gone").
+
+| agent | version | day | killed | runs | sessions | gone | entries | |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+`)
+	sum := 0
+	for _, c := range clients {
+		one, there := w.found["kills "+c.tool]
+		if !there || one.Killed == nil {
+			fmt.Fprintf(b, "| %s | | | not run | | | | | %s |\n", c.title, strings.Join(bold(one.Wrong), "; "))
+			continue
+		}
+		k := one.Killed
+		sum += k.Kills
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %d | %d | %d | %d | %s |\n", c.title, one.Version, one.Day, k.Kills, k.Runs, k.Sessions, k.Gone, k.Entries, fine(one.Wrong, "the same"))
 	}
+	fmt.Fprintf(b, "\nKilled %d times over all.\n", sum)
 }
 
 func fine(wrong []string, good string) string {

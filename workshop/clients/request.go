@@ -273,13 +273,19 @@ func (q request) text() string {
 
 // carried is how much of a session is in a request.
 type carried struct {
-	Texts, Calls, Results, Images count
-	Told                          int      // texts of the harness of the tool before, which should not be there
-	Lost                          []string // what is missing
+	Texts   count    `json:",omitzero"`
+	Calls   count    `json:",omitzero"`
+	Results count    `json:",omitzero"`
+	Images  count    `json:",omitzero"`
+	Told    int      `json:",omitzero"`  // texts of the harness of the tool before, which should not be there
+	Lost    []string `json:",omitempty"` // what is missing
 }
 
 // count is how many of how many.
-type count struct{ N, Of, AsText int }
+type count struct {
+	N, Of  int
+	AsText int `json:",omitzero"`
+}
 
 // compare looks for what a session holds in a request, in order, each piece once.
 func compare(entries []tidemark.Entry, q request) (c carried) {

@@ -22,7 +22,8 @@ var crashColumns = []string{"store", "acknowledged", "lost", "doubled", "unreada
 
 var sections = []section{
 	{"crash", "Crashes, power cuts, full disks, many writers", `*By hand* counts what a person would have had to put right. [reliability](reliability.md) describes the trials and what they do
-not cover, has runs with other counts, and tells which planted faults they find.`, "blows", crashColumns},
+not cover, has runs with other counts, and tells which planted faults they find. [Agents](agents.md) has what eight real
+agents did: sessions that went on in each other, and watchers that were killed while they wrote.`, "blows", crashColumns},
 	{"schedule", "Schedules and fleets", "Every occurrence of every schedule is accounted for, and nothing runs twice.", "kills", crashColumns},
 	{"isolation", "Tenants, tokens and keys", "Whoever asks for what is another's is answered as if it did not exist.", "tried", []string{"found"}},
 	{"hostile", "Hostile input, damage, modes", "What a stranger wrote is text, what was damaged is told, and nothing is open to others.", "tried", []string{"found"}},

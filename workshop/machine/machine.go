@@ -10,6 +10,7 @@ package machine
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -81,4 +82,17 @@ func fileSystemOf(dir string) string {
 		}
 	}
 	return kind
+}
+
+// Program finds a program that scripts/deps.sh brings, installed, or in the folder bin
+// at the top of the sources; "" when there is none.
+func Program(top, name string) string {
+	for _, place := range []string{name, "/usr/sbin/" + name, filepath.Join(top, "bin", name)} {
+		if found, err := exec.LookPath(place); err == nil {
+			if found, err = filepath.Abs(found); err == nil {
+				return found
+			}
+		}
+	}
+	return ""
 }

@@ -25,7 +25,7 @@ type Client struct {
 // Client returns a client that keeps as many connections to each node as there
 // are concurrent calls. At least one node has to be started.
 func (p *Place) Client(atOnce int) (*Client, error) {
-	token, err := p.token()
+	token, err := p.Token()
 	if err != nil {
 		return nil, err
 	}

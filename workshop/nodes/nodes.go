@@ -200,8 +200,8 @@ func (n *Node) Again(ctx context.Context) error { return n.start(ctx) }
 // Pid is the process of the node.
 func (n *Node) Pid() int { return n.cmd.Process.Pid }
 
-// token is the token that every call has to send.
-func (p *Place) token() (string, error) {
+// Token is what every call has to send. At least one node has to be started.
+func (p *Place) Token() (string, error) {
 	b, err := os.ReadFile(p.tokenFile())
 	return strings.TrimSpace(string(b)), err
 }

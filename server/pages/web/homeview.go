@@ -18,6 +18,8 @@ type HomeView struct {
 	Failed  int           `json:"failed"`  // jobs since yesterday
 	Gone    int           `json:"gone"`    // sessions that their tools do not have any more
 
+	Met []Meeting `json:"met,omitempty"`
+
 	Task   *Task         `json:"task,omitempty"` // the count under way
 	Ready  bool          `json:"ready"`          // everything below is filled in
 	Any    bool          `json:"any"`            // there are sessions
@@ -27,6 +29,12 @@ type HomeView struct {
 	Heat   []HeatDay     `json:"heat"`
 	Months []HomeMonth   `json:"months"`
 	Top    []HomeSession `json:"top"`
+}
+
+// Meeting is a remote, and when it was last met.
+type Meeting struct {
+	Remote string    `json:"remote"`
+	MetAt  time.Time `json:"met_at"`
 }
 
 // HomeSession is a session on the first page.

@@ -182,8 +182,9 @@ type SessionRow struct {
 	Base      *SessionRef `json:"base,omitempty"`
 	Pinned    bool        `json:"pinned,omitempty"`
 	OnHold    bool        `json:"on_hold,omitempty"`
-	Gone      bool        `json:"gone,omitempty"`   // its tool does not have it any more
-	Shared    bool        `json:"shared,omitempty"` // it is another's
+	Gone      bool        `json:"gone,omitempty"`    // its tool does not have it any more
+	Shared    bool        `json:"shared,omitempty"`  // it is another's
+	Machine   string      `json:"machine,omitempty"` // another one that it was last written on
 	Damage    string      `json:"damage,omitempty"`
 }
 
@@ -304,6 +305,9 @@ type SessionView struct {
 	Gone      bool      `json:"gone,omitempty"` // its tool does not have it any more
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+	Machine   string    `json:"machine,omitempty"` // another one that it was last written on
+	Met       []Meeting `json:"met,omitempty"`
+	Writer    string    `json:"writer,omitempty"` // another machine that writes to it, as far as a server among the remotes says
 	Turns     int64     `json:"turns"`
 	Messages  int64     `json:"messages"`
 	Length    int64     `json:"length"` // the seq of the newest entry

@@ -3,6 +3,7 @@ package web
 import (
 	"html/template"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type Store struct {
 	Tokens   *StoreTokens   `json:"tokens,omitempty"`
 	Users    *StoreUsers    `json:"users,omitempty"`
 	Tenants  *StoreTenants  `json:"tenants,omitempty"`
+	Leaving  *StoreLeaving  `json:"leaving,omitempty"`
 }
 
 // StoreOverview is the store itself.
@@ -182,6 +184,7 @@ type StoreUsers struct {
 	Users []User   `json:"users"`
 	Next  string   `json:"next,omitempty"`
 	Roles []string `json:"-"`
+	Leave bool     `json:"-"` // there is a page for each of them
 }
 
 // User is a known user.
@@ -199,6 +202,7 @@ type User struct {
 type StoreTenants struct {
 	Tenants []Tenant `json:"tenants"`
 	Next    string   `json:"next,omitempty"`
+	Leave   bool     `json:"-"` // there is a page for each of them
 }
 
 // Tenant is a group of users.
@@ -211,6 +215,45 @@ type Tenant struct {
 	Self      bool      `json:"self,omitempty"`
 }
 
+// StoreLeaving is a user, or a tenant, and what is done when they leave.
+type StoreLeaving struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"` // what has to be typed before they are erased
+	Email  string `json:"email,omitempty"`
+	State  string `json:"state"`
+	Whole  bool   `json:"whole_tenant,omitempty"`
+	Self   bool   `json:"self,omitempty"` // nobody sees to themselves
+	Others []User `json:"-"`              // who may get the sessions of a user
+
+	Erase    *Task    `json:"erase,omitempty"`
+	Erasure  *Erasure `json:"erasure,omitempty"`
+	HandOver *Task    `json:"hand_over,omitempty"`
+	Handed   []string `json:"handed,omitempty"` // what came of it
+}
+
+// Refresh reports whether something is in progress that is worth another look.
+func (l StoreLeaving) Refresh() bool {
+	return l.Erase != nil && l.Erase.Running || l.HandOver != nil && l.HandOver.Running
+}
+
+// Erasure is what was erased, what is on hold, and what is left.
+type Erasure struct {
+	State    string    `json:"state"` // erasing, erased, on hold
+	BegunAt  time.Time `json:"begun_at"`
+	EndedAt  time.Time `json:"ended_at,omitzero"`
+	Sessions int64     `json:"sessions"`
+	Lines    int64     `json:"lines"`
+	Keys     int64     `json:"keys"`
+	Links    int64     `json:"links"`
+	OnHold   []string  `json:"on_hold,omitempty"`
+	Left     []string  `json:"left,omitempty"`
+}
+
+// StateText is the name of the text that says how far it is.
+func (e Erasure) StateText() string {
+	return "store.leaving.state." + strings.ReplaceAll(e.State, " ", "-")
+}
+
 // ScopeGroup is scopes of tokens that belong together.
 type ScopeGroup struct {
 	Name   string
@@ -221,7 +264,7 @@ type ScopeGroup struct {
 var scopeGroups = []ScopeGroup{
 	{"sessions", []string{"sessions", "search", "resolve", "import", "stats", "memory"}},
 	{"fleet", []string{"agents", "schedules", "jobs", "fleet"}},
-	{"people", []string{"workspaces", "users", "tenants", "tokens", "audit"}},
+	{"people", []string{"workspaces", "users", "tenants", "tokens", "audit", "scim"}},
 }
 
 // Groups are the scopes in groups, for a form.

@@ -29,6 +29,7 @@ type TreeNode struct {
 	First          int64
 	At             time.Time
 	Text           string // its first words
+	Machine        string // where it was written, if that is to be said
 }
 
 // TreeView is the tree of a session as a picture: a row for each significant
@@ -62,6 +63,8 @@ type OutlineRow struct {
 	Seq  int64
 	Text string
 	At   time.Time
+
+	Machine string // where it was written, if that is to be said
 }
 
 // TreeEdge is a line from a node to the one that follows it.
@@ -133,7 +136,7 @@ type drawing struct {
 // branches or has a name.
 func (t *drawing) telling(n TreeNode) bool {
 	_, follows := t.byNumber[n.Parent]
-	return !follows || t.children[n.Number] != 1 || t.children[n.Parent] > 1 || n.Label != "" || n.Current || n.Number == t.shown
+	return !follows || t.children[n.Number] != 1 || t.children[n.Parent] > 1 || n.Label != "" || n.Machine != "" || n.Current || n.Number == t.shown
 }
 
 func (t *drawing) draw(all bool) *TreeView {
@@ -143,9 +146,9 @@ func (t *drawing) draw(all bool) *TreeView {
 		if _, follows := t.byNumber[n.Parent]; !follows {
 			roots++
 		}
-		v.Branched = v.Branched || t.children[n.Number] > 1 || roots > 1 || n.Label != "" || n.Number == t.shown && t.children[n.Number] > 0
+		v.Branched = v.Branched || t.children[n.Number] > 1 || roots > 1 || n.Label != "" || n.Machine != "" || n.Number == t.shown && t.children[n.Number] > 0
 		if t.on[n.Number] {
-			v.Outline = append(v.Outline, OutlineRow{Name: "n" + strconv.FormatInt(n.Number, 10), Seq: n.First, Text: n.Text, At: n.At})
+			v.Outline = append(v.Outline, OutlineRow{Name: "n" + strconv.FormatInt(n.Number, 10), Seq: n.First, Text: n.Text, At: n.At, Machine: n.Machine})
 		}
 	}
 	var rows []TreeNode
@@ -164,7 +167,7 @@ func (t *drawing) draw(all bool) *TreeView {
 	v.Nodes = make([]DrawnNode, len(rows))
 	for i, n := range rows {
 		d := &v.Nodes[i]
-		*d = DrawnNode{TreeNode: n, Name: "n" + strconv.FormatInt(n.Number, 10), Short: shorten(cmp.Or(n.Label, n.Text)), On: t.on[n.Number], Shown: n.Number == t.shown}
+		*d = DrawnNode{TreeNode: n, Name: "n" + strconv.FormatInt(n.Number, 10), Short: Shorten(cmp.Or(n.Label, n.Text)), On: t.on[n.Number], Shown: n.Number == t.shown}
 		at[n.Number] = d
 		above, skipped := t.above(n, at)
 		d.Skipped = skipped
@@ -183,7 +186,7 @@ func (t *drawing) draw(all bool) *TreeView {
 	for i := range v.Nodes {
 		d := &v.Nodes[i]
 		d.TextX, d.TextY = treeEdge+lanes*laneWidth+4, d.Y+5
-		widest = max(widest, len(d.Name)+len([]rune(d.Short))+24)
+		widest = max(widest, len(d.Name)+len([]rune(d.Short))+len([]rune(d.Machine))+24)
 	}
 	v.Width = treeEdge + lanes*laneWidth + int(float64(widest)*charWidth)
 	v.Height = 2*treeEdge + (len(rows)-1)*rowHeight
@@ -214,7 +217,8 @@ func curve(from, to *DrawnNode) string {
 	return fmt.Sprintf("M%d %dQ%d %d %d %dV%d", from.X, from.Y, to.X, from.Y, to.X, from.Y+rowHeight/2, to.Y)
 }
 
-func shorten(label string) string {
+// Shorten cuts a label, or the name of a machine, to what the picture has room for.
+func Shorten(label string) string {
 	if r := []rune(label); len(r) > maxLabel {
 		return string(r[:maxLabel-1]) + "…"
 	}

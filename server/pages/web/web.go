@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/render"
 )
 
 //go:embed templates assets text
@@ -146,6 +148,11 @@ type Asset struct {
 // assets are all files by name.
 var assets = sync.OnceValue(func() map[string]Asset {
 	all := make(map[string]Asset)
+	add := func(name string, content []byte) {
+		sum := sha256.Sum256(content)
+		all[name] = Asset{Content: content, MediaType: mediaTypes[path.Ext(name)], Version: hex.EncodeToString(sum[:6])}
+	}
+	add("transcript.css", []byte(render.Style())) // an exported page has the same
 	list, err := files.ReadDir("assets")
 	if err != nil {
 		return all // they are part of the program
@@ -155,8 +162,7 @@ var assets = sync.OnceValue(func() map[string]Asset {
 		if err != nil {
 			continue
 		}
-		sum := sha256.Sum256(content)
-		all[e.Name()] = Asset{Content: content, MediaType: mediaTypes[path.Ext(e.Name())], Version: hex.EncodeToString(sum[:6])}
+		add(e.Name(), content)
 	}
 	return all
 })

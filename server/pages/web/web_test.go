@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tidemark-sessions/tidemark/render"
 )
 
 func TestAPageThatIsNotThereIsAnErrorAndWritesNothing(t *testing.T) {
@@ -79,7 +77,6 @@ func TestScriptsAndStylesAreSmall(t *testing.T) {
 			t.Errorf("%s: %q %q", name, a.MediaType, a.Version)
 		}
 	}
-	add(".css", []byte(render.Style()))
 	t.Logf("compressed: %v", size)
 	for kind, most := range map[string]int{".js": 60_000, ".css": 30_000} {
 		if size[kind] == 0 || size[kind] > most {
