@@ -27,9 +27,6 @@ CHECKED := linux/amd64 darwin/arm64 windows/amd64
 SYSTEMS ?= linux
 
 FUZZTIME ?= 20s
-# What make test fuzzes each target for, without being led by what inputs reach;
-# make fuzz is.
-TESTFUZZTIME ?= 1s
 SOAKCHECKS ?= 10000
 CRASHSTATES ?= 1000000
 
@@ -56,11 +53,10 @@ quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, 
 # One room may take more than Go's ten minutes on a small machine that is busy.
 # The other flags are those of scripts/quick.sh, for the same reasons.
 .PHONY: test
-test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
+test: deps bin/tally ## install what is missing, run all tests, and every input that fuzzing starts from or once found
 	$(GO) test -C tools ./...
 	. scripts/memory.sh 4000000; rooms=$$(bash scripts/rooms.sh); \
 	$(GO) test -vet=off -ldflags=-w -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -parallel 8 -timeout=30m -json $$rooms | bin/tally
-	FUZZJOBS=$$(getconf _NPROCESSORS_ONLN) bash scripts/fuzz.sh $(TESTFUZZTIME)
 
 .PHONY: fresh
 fresh: ## both commands of the README on a bare Debian, as a newcomer would run them (half an hour; root, or a container engine)
@@ -119,6 +115,8 @@ releasecheck: deps bin/tally ## build a release for this machine twice, compare,
 packages: ## the same for Linux alone: archives, deb (dpkg-deb) and rpm (rpmbuild)
 	bash scripts/release.sh linux/amd64 linux/arm64
 
+# Not a part of make test: what chance finds says nothing about the change that
+# is tried, and another run does not find it again.
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME (20s), one after the other
 	bash scripts/fuzz.sh $(FUZZTIME)

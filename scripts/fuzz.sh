@@ -7,7 +7,7 @@
 #
 #   scripts/fuzz.sh                    # 2 seconds each
 #   scripts/fuzz.sh 30s ./convert/...  # longer, and only some
-#   FUZZJOBS=2 scripts/fuzz.sh 1s      # two packages side by side, as make test does
+#   FUZZJOBS=2 scripts/fuzz.sh 1s      # two packages side by side
 #
 # One target after the other has all cores, and is led by what its inputs reach.
 # Side by side each has one core and no lead: for that, everything that it links

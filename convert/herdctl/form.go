@@ -209,12 +209,17 @@ func stamp(t time.Time) string {
 	return t.Format("2006-01-02T15:04:05.000000Z")
 }
 
+// numeral writes a number without an exponent, which not every reader of YAML
+// takes for one.
 func numeral[N int64 | float64](n N) json.RawMessage {
-	b, err := json.Marshal(n)
-	if err != nil {
+	f, broken := any(n).(float64)
+	switch {
+	case !broken:
+		return strconv.AppendInt(nil, int64(n), 10)
+	case math.IsNaN(f) || math.IsInf(f, 0):
 		return json.RawMessage("0")
 	}
-	return b
+	return strconv.AppendFloat(nil, f, 'f', -1, 64)
 }
 
 // What the schemas of herdctl require of a value.
@@ -231,7 +236,7 @@ func isBool(raw json.RawMessage) bool {
 
 func isCount(raw json.RawMessage) bool {
 	var n float64
-	return json.Unmarshal(raw, &n) == nil && n >= 0 && n <= maxNumber
+	return json.Unmarshal(raw, &n) == nil && n >= 0 && n <= maxNumber && !bytes.ContainsAny(raw, "eE")
 }
 
 func isObject(raw json.RawMessage) bool { return sub(raw) != nil }

@@ -386,6 +386,8 @@ func FuzzJob(f *testing.F) {
 	f.Add([]byte(goodJob))
 	f.Add([]byte(goodJob + "usage: {per_model: {m: {input_tokens: 1}}, num_turns: 0}\nexit_reason: end_turn\noutput_file: C:\\x\\y.jsonl\n"))
 	f.Add([]byte(goodJob + "finished_at: 2026-03-01\nduration_seconds: 1e400\nforked_from: x\nprompt: |\n  a\n  b\nsummary: [1]\nx: {y: ~}\n"))
+	f.Add([]byte(goodJob + "finished_at: 2026-03-01\nduration_seconds: 11e00\nforked_from: x\nprompt: |\n  a\n  b\nsummary: [1]\nx: {y: ~}\n"))
+	f.Add([]byte(goodJob + "finished_at: 2026-03-01\nduration_seconds: 5e-9\nforked_from: x\nprompt: |\n  a\n  b\nsummary: [1]\nx: {y: ~}\n"))
 	f.Fuzz(func(t *testing.T, yaml []byte) {
 		sameAgain(t, yaml, []byte(`{"type":"system","timestamp":"2026-03-01T10:00:00Z"}`))
 	})
