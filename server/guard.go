@@ -21,7 +21,7 @@ var open = []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/o
 // the limits of their tenant.
 func (s *Server) guarded(calls, site http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
-	limits := request.NewQuotas(s.o.Limits)
+	limits := s.stores.Quotas()
 	s.metrics.limited = limits.Limited()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -113,8 +113,10 @@ func (s *Server) spaceOf(r *http.Request) (*http.Request, bool) {
 // tenant.
 func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler, limits *request.Quotas, caller request.Caller) {
 	request.NoteCaller(r.Context(), caller)
-	leave, err := limits.Enter(caller, isStream(r))
-	limits.Tell(w.Header(), caller)
+	ctx := r.Context()
+	leave, err := limits.Enter(ctx, caller, isStream(r))
+	kept, _ := s.stores.Kept(ctx, caller.Principal, false) // it asks nobody
+	limits.Tell(ctx, w.Header(), caller, kept)
 	if err != nil {
 		request.AnswerProblem(w, err)
 		return
@@ -129,7 +131,13 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 		request.AnswerProblem(w, request.TooLarge(size))
 		return
 	}
-	holds := limits.Holding(caller)
+	if count := limits.Count(ctx, caller); count != nil {
+		r.Body = request.Counted(r.Body, count)
+		if out, ok := w.(*request.Recorder); ok {
+			out.Wrote = count
+		}
+	}
+	holds := limits.Holding(ctx, caller)
 	defer holds.Release()
 	r = r.WithContext(request.WithHolding(request.WithCaller(r.Context(), caller), holds))
 	r.Body = http.MaxBytesReader(w, r.Body, size)

@@ -116,7 +116,7 @@ func (m *metrics) write(w io.Writer, more []Measure) error {
 	for _, l := range []struct {
 		name string
 		n    *atomic.Int64
-	}{{"requests", &m.limited.Rate}, {"at_once", &m.limited.AtOnce}, {"streams", &m.limited.Streams}} {
+	}{{"requests", &m.limited.Rate}, {"at_once", &m.limited.AtOnce}, {"streams", &m.limited.Streams}, {"bytes", &m.limited.Bytes}, {"sessions", &m.limited.Sessions}, {"storage", &m.limited.Storage}} {
 		fmt.Fprintf(&b, "tidemark_limited_total{limit=%s} %d\n", label(l.name), l.n.Load())
 	}
 	for _, one := range append(m.process(), more...) {

@@ -121,7 +121,7 @@ func New(o Options) (*Server, error) {
 	o.Limits = o.Limits.WithDefaults()
 	s := &Server{o: o, mux: http.NewServeMux(), shutdown: request.NewShutdown(), access: auth.NewAccess(o.Auth, o.Limits.Recheck), metrics: newMetrics(o.Version), openings: make(chan struct{}, maxOpenings)}
 	s.stores = stores.New(stores.Options{Open: o.Open, Holder: o.Holder, Acts: o.Acts, Together: o.Together, NoAudit: o.NoAudit, Log: o.Log, Now: o.Now,
-		Access: s.access, Shutdown: s.shutdown})
+		Backend: o.Backend, Limits: o.Limits, Access: s.access, Shutdown: s.shutdown})
 	s.api = routes.New(s.mux, routes.Options{Stores: s.stores, Access: s.access, Shutdown: s.shutdown, Holder: o.Holder, Hosts: o.Hosts, Limits: o.Limits,
 		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, Folder: o.Folder, SignIn: o.SignIn, MCP: o.MCP, Offboarding: o.Offboarding, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
 	s.healthRoutes()

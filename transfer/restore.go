@@ -141,7 +141,7 @@ func (t *restoring) target(ctx context.Context, sealed bool) error {
 		}
 		t.Opened = t.begun
 	}
-	if t.into = t.Opened.Backend; t.Opened.Sealed() != nil {
+	if t.into = t.Opened.Store.Records().Passing(); t.Opened.Sealed() != nil {
 		t.change = t.Opened.Refile
 	}
 	return nil

@@ -141,9 +141,5 @@ func (a *app) verifyAudit(ctx context.Context, log auditLog, anchors []tenant.An
 		return hint.With(&tidemark.Damage{Key: tidemark.Key{Kind: "audit", ID: log.id}, Seq: report.Faults[0].Seq, What: render.CleanLine(report.Summary())},
 			"whoever can write the store did this, or the disk; compare with a backup")
 	}
-	more := ""
-	if report.Unchained > 0 {
-		more = fmt.Sprintf(", and so are %d that are not chained yet", report.Unchained)
-	}
-	return a.printf(report, "%d lines are as they were written, compared with %d anchors%s; the head is %s\n", report.Head.Length, report.Anchors, more, render.OrDash(report.Head.Hash))
+	return a.printf(report, "%s\n", render.CleanLine(report.String()))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -67,7 +68,7 @@ create. Who is suspended is kept out within seconds; what they keep stays.
 Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
-	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a), tenantRuleCommand(a),
+	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a), tenantRuleCommand(a), limitsCommand(a, nil),
 		a.erasing(&cobra.Command{Use: "delete NAME --yes", Short: "Erase a tenant and everything in it", Example: "  tidemark tenant delete acme --yes", Args: usage(cobra.ExactArgs(1))}, "tenant.erase", nil),
 		tenantStateCommand(a, "suspend", "Keep the users and tokens of a tenant out", tenant.Suspended),
 		tenantStateCommand(a, "resume", "Let the users and tokens of a tenant in again", tenant.Active))
@@ -257,10 +258,43 @@ Run this where the store of the server can be opened, with the same --store.`,
 		})
 	}
 	cmd.AddCommand(userLeavesCommands(a, of)...)
-	cmd.AddCommand(list, state("suspend", "Keep a user out", tenant.Suspended), state("resume", "Let a user in again", tenant.Active),
+	cmd.AddCommand(list, limitsCommand(a, of), state("suspend", "Keep a user out", tenant.Suspended), state("resume", "Let a user in again", tenant.Active),
 		change("role USER ROLE", "Give a user another role: reader, writer, admin", "  tidemark user role ada@example.org writer --tenant acme", 2, func(args []string) (string, func(*tenant.User) error) {
 			return "user.role." + args[1], func(u *tenant.User) error { u.Role = args[1]; return nil }
 		}))
+	return cmd
+}
+
+// limitsCommand shows and sets what a user of a tenant or, where of is nil, a tenant
+// may have at most.
+func limitsCommand(a *app, of *string) *cobra.Command {
+	cmd := &cobra.Command{Use: "limits NAME [LIMIT=VALUE]...", Short: "Show, or say, what a tenant may have at most", Args: usage(cobra.MinimumNArgs(1)),
+		Long: `Without a LIMIT, says what is set by name. A LIMIT is requests (a second), streams
+(at the same time), bytes (sent and answered, a minute), sessions or storage (bytes
+kept); its VALUE a number such as 500 or 20G, none, or default for what serve.yaml
+says. Servers go by it within seconds, without a restart.`, Example: "  tidemark tenant limits acme\n  tidemark tenant limits acme sessions=100000 storage=500G"}
+	action := "tenant.limits"
+	if of != nil {
+		cmd.Use, cmd.Short, action = "limits USER [LIMIT=VALUE]...", "Show, or say, what a user may have at most", "user.limits"
+		cmd.Example = "  tidemark user limits ada@example.org --tenant acme\n  tidemark user limits ada@example.org --tenant acme sessions=5000 bytes=default"
+	}
+	cmd.RunE = a.onDirectory(open.Write, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
+		t, u, err := s.Named(cmd.Context(), of, args[0])
+		if err != nil {
+			return err
+		}
+		l, err := s.Limits(cmd.Context(), t.ID, u.ID)
+		if err == nil && len(args) > 1 {
+			err = a.auditAround(cmd, s, t.ID, action, cmp.Or(u.ID, t.ID), func() (_ string, err error) {
+				l, err = s.ChangeLimits(cmd.Context(), t.ID, u.ID, func(l *tenant.UsageLimits) error { return l.SetAll(args[1:]) })
+				return cmp.Or(u.ID, t.ID), err
+			})
+		}
+		if err != nil {
+			return err
+		}
+		return a.printf(l, "%s\n", l)
+	})
 	return cmd
 }
 

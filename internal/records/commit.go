@@ -26,6 +26,24 @@ func (k *Kernel) With(also Also) *Kernel {
 	return &more
 }
 
+// Passing returns a Backend like the one that the Kernel works on, which passes each
+// of its batches to the Kernel's Also first: for whoever copies past the rules.
+func (k *Kernel) Passing() tidemark.Backend {
+	if k.also == nil {
+		return k.backend
+	}
+	return passing{k.backend, k.also}
+}
+
+type passing struct {
+	tidemark.Backend
+	also Also
+}
+
+func (p passing) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	return p.also.Commit(ctx, p.Backend, b)
+}
+
 // Commit commits a batch to a Backend, together with what a adds to it.
 func (a Also) Commit(ctx context.Context, to tidemark.Backend, b tidemark.Batch) (tidemark.Receipt, error) {
 	if a == nil {

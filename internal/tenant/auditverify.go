@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -93,6 +94,15 @@ func (r AuditReport) Summary() string {
 		text += fmt.Sprintf(" (and %d more, the last at line %d)", n, r.Faults[n].Seq)
 	}
 	return text
+}
+
+// String says what was found, where there are no faults.
+func (r AuditReport) String() string {
+	more := ""
+	if r.Unchained > 0 {
+		more = fmt.Sprintf(", and so are %d that are not chained yet", r.Unchained)
+	}
+	return fmt.Sprintf("%d lines are as they were written, compared with %d anchors%s; the head is %s", r.Head.Length, r.Anchors, more, cmp.Or(r.Head.Hash, "-"))
 }
 
 // NewestAudit returns the newest lines of the audit log of a tenant, oldest

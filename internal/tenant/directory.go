@@ -33,6 +33,8 @@ const (
 	kindLinkData  = "linkdata"  // record: NAME, the copy that the link leads to, which no server can read
 	kindErasure   = "erasure"   // record: TENANT or TENANT.USER, what was erased
 	kindGroup     = "group"     // record: TENANT.GROUP, a group of an identity provider
+	kindLimits    = "limits"    // record: TENANT or TENANT.USER, what they may have at most
+	kindKept      = "kept"      // record: TENANT.USER, how much they keep
 	kindDeparture = "departure" // record: TENANT.FROM.TO, the sessions of a user that another has
 )
 

@@ -168,6 +168,11 @@ func (d *Directory) Depart(ctx context.Context, tenant, id string, forget bool) 
 			return 0, err
 		}
 	}
+	if forget {
+		if err := errors.Join(d.remove(ctx, limitsKey(tenant, id)), d.remove(ctx, keptKey(tenant, id))); err != nil {
+			return 0, err
+		}
+	}
 	for t, err := range d.Tokens(ctx, tenant, "") {
 		if err != nil {
 			return tokens, err
@@ -190,7 +195,7 @@ func (d *Directory) RemoveTenant(ctx context.Context, t Tenant) error {
 	if err := d.removeRules(ctx, t); err != nil {
 		return err
 	}
-	for _, q := range []tidemark.Query{within(kindUser, t.ID, ""), within(kindWorkspace, t.ID, ""), within(kindGroup, t.ID, ""), {Kind: kindToken, Group: t.ID}} {
+	for _, q := range []tidemark.Query{within(kindUser, t.ID, ""), within(kindWorkspace, t.ID, ""), within(kindGroup, t.ID, ""), within(kindLimits, t.ID, ""), within(kindKept, t.ID, ""), {Kind: kindToken, Group: t.ID}} {
 		for r, err := range d.k.Backend().List(ctx, q) {
 			if err != nil {
 				return err
@@ -200,9 +205,9 @@ func (d *Directory) RemoveTenant(ctx context.Context, t Tenant) error {
 			}
 		}
 	}
-	keys := []tidemark.Key{tenantKey(t.ID)}
+	keys := []tidemark.Key{limitsKey(t.ID, ""), tenantKey(t.ID)}
 	if t.Issuer != "" {
-		keys = []tidemark.Key{issuerKey(t.Issuer, t.Foreign), tenantKey(t.ID)}
+		keys = append([]tidemark.Key{issuerKey(t.Issuer, t.Foreign)}, keys...)
 	}
 	for _, key := range keys {
 		if err := d.remove(ctx, key); err != nil {

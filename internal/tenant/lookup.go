@@ -69,6 +69,18 @@ func (d *Directory) UserNamed(ctx context.Context, t Tenant, name string) (User,
 	return User{}, tidemark.Invalidf("user %q: there are several; name one by its id", name)
 }
 
+// Named finds a tenant by its name or, where of names one, a user of it.
+func (d *Directory) Named(ctx context.Context, of *string, name string) (t Tenant, u User, err error) {
+	if of == nil {
+		t, err = d.EnsureTenant(ctx, name)
+		return t, u, err
+	}
+	if t, err = d.EnsureTenant(ctx, *of); err == nil {
+		u, err = d.UserNamed(ctx, t, name)
+	}
+	return t, u, err
+}
+
 // AuditAround records that something is begun, does it, and records that it is
 // done; do returns the id of what it was done to. A failure shows as a begun
 // line without a done one.

@@ -122,7 +122,7 @@ func workspaceKey(tenant, id string) tidemark.Key {
 // IsOperators reports whether a record or log says who may do what: where one
 // store serves the operator and others, nobody else may touch it.
 func IsOperators(k tidemark.Key) bool {
-	return slices.Contains([]string{kindTenant, kindIssuer, kindRules, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut, kindLink, kindLinkData, kindErasure, kindDeparture, kindGroup}, k.Kind)
+	return slices.Contains([]string{kindTenant, kindIssuer, kindRules, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut, kindLink, kindLinkData, kindErasure, kindDeparture, kindGroup, kindLimits, kindKept}, k.Kind)
 }
 
 // checkName returns ErrInvalid for an invalid name of a tenant or a workspace.

@@ -56,6 +56,7 @@ func (s *Server) adminRoutes() {
 	s.tenantRoutes()
 	s.userRoutes()
 	s.workspaceRoutes()
+	s.limitRoutes()
 	s.offboardingRoutes()
 	huma.Register(s.huma, op("GET", "/api/v1/audit", "list-audit", "Who did what, newest first", "admin", request.Admin), s.listAudit)
 	huma.Register(s.huma, op("POST", "/api/v1/audit/verify", "verify-audit", "Verify the audit log, also against anchors kept elsewhere", "admin", request.Admin), s.VerifyAudit)

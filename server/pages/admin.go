@@ -335,7 +335,7 @@ func (s *Site) gatherUsers(r *http.Request) (*web.StoreUsers, error) {
 	v := &web.StoreUsers{Users: []web.User{}, Next: page.Body.Next, Leave: s.api.Offboards(), Roles: []string{"reader", "writer", "admin"}}
 	for _, u := range page.Body.Items {
 		v.Users = append(v.Users, web.User{ID: u.ID, Name: userName(u), Email: render.CleanLine(u.Email), Role: u.Role, State: u.State,
-			LastSeenAt: u.LastSeenAt, Self: u.ID == request.CallerOf(ctx).User})
+			LastSeenAt: u.LastSeenAt, Self: u.ID == request.CallerOf(ctx).User, Keeps: s.keeps(ctx, t.ID, u.ID)})
 	}
 	return v, nil
 }
@@ -356,7 +356,7 @@ func (s *Site) gatherTenants(r *http.Request) (*web.StoreTenants, error) {
 	}
 	v := &web.StoreTenants{Tenants: []web.Tenant{}, Next: page.Body.Next, Leave: s.api.Offboards()}
 	for _, t := range page.Body.Items {
-		v.Tenants = append(v.Tenants, web.Tenant{ID: t.ID, Name: render.CleanLine(t.Name), State: t.State, Issuer: render.CleanLine(t.Issuer), CreatedAt: t.CreatedAt, Self: t.ID == request.CallerOf(ctx).Tenant})
+		v.Tenants = append(v.Tenants, web.Tenant{ID: t.ID, Name: render.CleanLine(t.Name), State: t.State, Issuer: render.CleanLine(t.Issuer), CreatedAt: t.CreatedAt, Self: t.ID == request.CallerOf(ctx).Tenant, Keeps: s.keeps(ctx, t.ID, "")})
 	}
 	return v, nil
 }

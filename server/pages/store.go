@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -73,6 +74,7 @@ func (s *Site) gatherStore(ctx context.Context) (*web.StoreOverview, error) {
 	}
 	s.fillCensus(ctx, o)
 	s.fillVerified(ctx, o)
+	s.fillLimits(ctx, o)
 	if err := s.fillLeases(ctx, st, o); err != nil {
 		return nil, err
 	}
@@ -103,6 +105,33 @@ func (s *Site) inspect(ctx context.Context, o *web.StoreOverview) error {
 		}
 	}
 	return nil
+}
+
+// fillLimits shows how much of their limits the caller and the tenant use.
+func (s *Site) fillLimits(ctx context.Context, o *web.StoreOverview) {
+	uses, err := s.api.Uses(ctx)
+	if err != nil {
+		request.Note(ctx, "limits", err.Error())
+	}
+	for _, u := range uses {
+		if !strings.HasSuffix(u.Name, "streams") { // they come and go
+			o.Limits = append(o.Limits, web.StoreLimit{Name: u.Name, Used: u.Used, Most: u.Most})
+		}
+	}
+}
+
+// keeps shows what a user, or without one a tenant, keeps and may keep; nothing if it
+// was never counted and nobody limits it.
+func (s *Site) keeps(ctx context.Context, of, user string) []web.StoreLimit {
+	l, err := s.api.Limits(ctx, of, user)
+	if err != nil {
+		request.Note(ctx, "limits", err.Error())
+		return nil
+	}
+	if l.Kept.CountedAt.IsZero() && l.Allowed.Sessions <= 0 && l.Allowed.Storage <= 0 {
+		return nil
+	}
+	return []web.StoreLimit{{Name: "sessions", Used: l.Kept.Sessions, Most: max(l.Allowed.Sessions, 0)}, {Name: "storage", Used: l.Kept.Bytes, Most: max(l.Allowed.Storage, 0)}}
 }
 
 // census is how much there is, and since when.

@@ -18,17 +18,17 @@ var (
 )
 
 func TestPlacesOfOneUserAreNotThoseOfTheOthers(t *testing.T) {
-	l := NewQuotas(Limits{Concurrent: 4, Streams: 2}.WithDefaults())
+	l := NewQuotas(Limits{Concurrent: 4, Streams: 2}.WithDefaults(), nil)
 	for _, stream := range []bool{false, true} {
 		var leaves []func()
 		for {
-			leave, err := l.Enter(jo, stream)
+			leave, err := l.Enter(t.Context(), jo, stream)
 			if err != nil {
 				break
 			}
 			leaves = append(leaves, leave)
 		}
-		leave, err := l.Enter(kim, stream)
+		leave, err := l.Enter(t.Context(), kim, stream)
 		if err != nil {
 			t.Fatalf("stream %t: after %d of somebody else: %v", stream, len(leaves), err)
 		}
@@ -37,7 +37,7 @@ func TestPlacesOfOneUserAreNotThoseOfTheOthers(t *testing.T) {
 			leave()
 		}
 		for i := range leaves { // nothing was lost to those who were turned away
-			if _, err := l.Enter(jo, stream); err != nil {
+			if _, err := l.Enter(t.Context(), jo, stream); err != nil {
 				t.Errorf("stream %t: place %d is gone", stream, i)
 			}
 		}
@@ -45,7 +45,7 @@ func TestPlacesOfOneUserAreNotThoseOfTheOthers(t *testing.T) {
 }
 
 func TestMemoryIsHeldUntilARequestIsOverAndByEachOnlyTheirShare(t *testing.T) {
-	l := NewQuotas(Limits{Memory: 1000}.WithDefaults())
+	l := NewQuotas(Limits{Memory: 1000}.WithDefaults(), nil)
 	read := func(h *Holding, n int) error {
 		ctx := WithHolding(t.Context(), h)
 		_, err := io.Copy(io.Discard, Weighed(ctx, strings.NewReader(strings.Repeat("x", n)), weights{letter: 1}))
@@ -58,15 +58,15 @@ func TestMemoryIsHeldUntilARequestIsOverAndByEachOnlyTheirShare(t *testing.T) {
 		}
 		return 0
 	}
-	first, second := l.Holding(jo), l.Holding(jo)
+	first, second := l.Holding(t.Context(), jo), l.Holding(t.Context(), jo)
 	for _, c := range []struct {
 		what string
 		h    *Holding
 		n    int
 		want int
 	}{
-		{"more than one request may", l.Holding(jo), 501, 413}, {"half of all", first, 400, 0}, {"the rest of the user", second, 101, 429},
-		{"another user", l.Holding(kim), 350, 0}, {"the rest of the tenant", l.Holding(kim), 50, 429}, {"another tenant", l.Holding(other), 250, 0}, {"the rest of all", l.Holding(other), 50, 429},
+		{"more than one request may", l.Holding(t.Context(), jo), 501, 413}, {"half of all", first, 400, 0}, {"the rest of the user", second, 101, 429},
+		{"another user", l.Holding(t.Context(), kim), 350, 0}, {"the rest of the tenant", l.Holding(t.Context(), kim), 50, 429}, {"another tenant", l.Holding(t.Context(), other), 250, 0}, {"the rest of all", l.Holding(t.Context(), other), 50, 429},
 	} {
 		if err := read(c.h, c.n); status(err) != c.want {
 			t.Errorf("%s: %v, want %d", c.what, err, c.want)

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"io"
 	"net/http"
 )
 
@@ -10,6 +11,7 @@ type Recorder struct {
 	Status int
 	Bytes  int64
 	Before func(status int) // called before the answer begins; may be nil
+	Wrote  func(n int)      // called with the bytes of the answer, as they go; may be nil
 }
 
 func (w *Recorder) begin(status int) {
@@ -30,8 +32,27 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	w.begin(http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)
 	w.Bytes += int64(n)
+	if w.Wrote != nil {
+		w.Wrote(n)
+	}
 	return n, err
 }
 
 // Unwrap lets http.ResponseController reach the underlying writer.
 func (w *Recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Counted returns a body whose bytes are counted as they are read.
+func Counted(body io.ReadCloser, count func(n int)) io.ReadCloser {
+	return &countedBody{body, count}
+}
+
+type countedBody struct {
+	io.ReadCloser
+	count func(n int)
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.count(n)
+	return n, err
+}

@@ -81,43 +81,61 @@ func (s *Stores) bootOf(ctx context.Context, p tidemark.Principal, below bool) (
 	return b, nil
 }
 
-// Also adds to each commit in the store of a principal who made it. Below the
-// rules, where a client sends raw batches, it does so for each one; above
-// them, except for housekeeping.
+// Also adds to each commit in the store of a principal who made it, and refuses one
+// that adds more than they may keep. Below the rules, where a client sends raw
+// batches, it does so for each one; above them, except for housekeeping. What is
+// adopted from elsewhere was not done here.
 func (s *Stores) Also(p tidemark.Principal, below bool) records.Also {
-	if s.o.NoAudit || p.Tenant == tidemark.Operator().Tenant {
+	if p.Tenant == tidemark.Operator().Tenant {
 		return nil
 	}
 	return func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
-		d := DeedOf(ctx)
-		if !below && tenant.Housekeeping(*b) && (d == nil || !d.leases) {
-			return func(error) {}, nil
-		}
-		boot, err := s.bootOf(ctx, p, below)
+		counted, err := s.admit(ctx, p, b)
 		if err != nil {
 			return nil, err
 		}
-		did := s.auditedBy(ctx, "server", "", tenant.AuditDone)
-		if did.Who == "" {
-			did.Who = p.User
+		d := DeedOf(ctx)
+		if s.o.NoAudit || b.Adopt && !below || !below && tenant.Housekeeping(*b) && (d == nil || !d.leases) {
+			return counted, nil
 		}
-		if d != nil {
-			did.Action, did.Thing = d.Action, d.thing
-		}
-		act, ended, err := boot.Add(ctx, b, did)
+		told, err := s.recorded(ctx, p, b, d, below)
 		if err != nil {
+			counted(err)
 			return nil, err
 		}
 		return func(err error) {
-			if err == nil {
-				if d != nil {
-					d.carried.Store(true)
-				}
-				s.chainLater(p.Tenant, boot, act)
-			}
-			ended(err)
+			counted(err)
+			told(err)
 		}, nil
 	}
+}
+
+// recorded adds to a batch who commits it.
+func (s *Stores) recorded(ctx context.Context, p tidemark.Principal, b *tidemark.Batch, d *deed, below bool) (func(error), error) {
+	boot, err := s.bootOf(ctx, p, below)
+	if err != nil {
+		return nil, err
+	}
+	did := s.auditedBy(ctx, "server", "", tenant.AuditDone)
+	if did.Who == "" {
+		did.Who = p.User
+	}
+	if d != nil {
+		did.Action, did.Thing = d.Action, d.thing
+	}
+	act, ended, err := boot.Add(ctx, b, did)
+	if err != nil {
+		return nil, err
+	}
+	return func(err error) {
+		if err == nil {
+			if d != nil {
+				d.carried.Store(true)
+			}
+			s.chainLater(p.Tenant, boot, act)
+		}
+		ended(err)
+	}, nil
 }
 
 // acts are what waits to be chained, by boot.

@@ -37,8 +37,12 @@ type Options struct {
 	Together bool
 	// NoAudit means that the store cannot keep an audit log.
 	NoAudit bool
-	Log     *slog.Logger
-	Now     func() time.Time
+	// Backend returns the raw storage of a principal; nil: that of the store.
+	Backend func(context.Context, tidemark.Principal) (tidemark.Backend, error)
+	// Limits bound what callers may do, and keep.
+	Limits request.Limits
+	Log    *slog.Logger
+	Now    func() time.Time
 	// Access is notified when somebody may do more or less than before.
 	Access   *auth.Access
 	Shutdown *request.Shutdown
@@ -56,11 +60,16 @@ type Stores struct {
 	audits auditQueue  // lines that are not in the audit log yet
 	boots  boots       // what is recorded with each change
 	reads  auth.Seldom // who read the audit log
+
+	quotas  *request.Quotas
+	keeping keeping // how much is kept
 }
 
 // New returns Stores, of which none is open yet.
 func New(o Options) *Stores {
-	return &Stores{o: o, access: o.Access, shutdown: o.Shutdown, stores: make(map[string]*opened)}
+	s := &Stores{o: o, access: o.Access, shutdown: o.Shutdown, stores: make(map[string]*opened)}
+	s.quotas = request.NewQuotas(o.Limits.WithDefaults(), s.namedLimits)
+	return s
 }
 
 // NameOf distinguishes principals, and what each of them may read.

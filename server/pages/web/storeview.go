@@ -36,6 +36,8 @@ type StoreOverview struct {
 	Born   template.HTML `json:"-"`
 	Days   []StoreDay    `json:"days"`
 
+	Limits []StoreLimit `json:"limits,omitempty"` // of the user and the tenant, where there are some
+
 	Verify  *Task         `json:"verify,omitempty"`
 	Damage  []StoreDamage `json:"damage"`
 	Damages int           `json:"damages"`  // total number
@@ -71,6 +73,19 @@ type StoreCounts struct {
 	Entries  int64 `json:"entries"`
 	Damaged  int64 `json:"damaged"` // sessions whose record cannot be read
 }
+
+// StoreLimit is how much of a limit is used.
+type StoreLimit struct {
+	Name string `json:"name"` // sessions, storage, bytes; with tenant- before it for the whole tenant
+	Used int64  `json:"used"`
+	Most int64  `json:"most"` // 0: there is none
+}
+
+// Sized reports whether it is a number of bytes.
+func (l StoreLimit) Sized() bool { return !strings.HasSuffix(l.Name, "sessions") }
+
+// High is how much of it is nearly all.
+func (l StoreLimit) High() int64 { return l.Most / 10 * 9 }
 
 // StoreDay is what a day added.
 type StoreDay struct {
@@ -196,6 +211,8 @@ type User struct {
 	State      string    `json:"state"`
 	LastSeenAt time.Time `json:"last_seen_at,omitzero"`
 	Self       bool      `json:"self,omitempty"`
+	// Keeps is what the user keeps, of what they may; empty if it was never counted.
+	Keeps []StoreLimit `json:"keeps,omitempty"`
 }
 
 // StoreTenants are the tenants of the server, for its operator.
@@ -213,6 +230,8 @@ type Tenant struct {
 	Issuer    string    `json:"issuer,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	Self      bool      `json:"self,omitempty"`
+	// Keeps is what its users keep, of what the tenant may; empty if it was never counted.
+	Keeps []StoreLimit `json:"keeps,omitempty"`
 }
 
 // StoreLeaving is a user, or a tenant, and what is done when they leave.
