@@ -27,13 +27,15 @@ begin
     ignored := set_config('synchronous_commit', 'on', true);
   end if;
 
-  -- The list is the outer side of the join, so rows are locked in its order.
-  with a as materialized (select * from unnest(log_owners, log_ids, log_befores, log_lasts, log_ats, log_leases, log_records)
+  -- The list is the outer side of the join, so rows are locked in its order. Tenant and
+  -- kind are parts of it: as constants they would promise so few rows, where nothing was
+  -- analyzed yet, that the planner goes through all logs of the tenant.
+  with a as materialized (select append_many.tenant, 'session' as kind, a.* from unnest(log_owners, log_ids, log_befores, log_lasts, log_ats, log_leases, log_records)
       with ordinality a(owner, id, before, last, at, lease, record, n)),
     g as (update tidemark.log l set length = seqs[a.last], updated = a.at, parent = parents[a.last], depth = depths[a.last],
         nodes = append_many.nodes[a.last], turn = turns[a.last], chain = chains[a.last],
         moved = date_bin('10 seconds', l.updated, timestamptz '0001-01-01 00:00:00+00') <> date_bin('10 seconds', a.at, timestamptz '0001-01-01 00:00:00+00')
-      from a where l.tenant = append_many.tenant and l.owner = a.owner and l.kind = 'session' and l.id = a.id and l.length = a.before
+      from a where l.tenant = a.tenant and l.owner = a.owner and l.kind = a.kind and l.id = a.id and l.length = a.before
         and l.lease = a.lease and (a.record is null or l.record = a.record)
       returning a.n, l.log, l.moved)
   select array_agg(g.log order by g.n), array_agg(g.moved order by g.n), count(*) into logs, begun, grown from g;
