@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -20,6 +21,82 @@ func (h *hunt) look(ctx context.Context, p place) (found *Found, err error) {
 	return found, err
 }
 
+// fetched is a line that was read before it is looked at.
+type fetched struct {
+	line tidemark.Line
+	err  error // ErrCorrupt
+}
+
+// fetch reads the lines at spots, those of one log at once: elsewhere each would be a
+// round trip. What is too much is read when it is looked at.
+func (h *hunt) fetch(ctx context.Context, spots []spot) error {
+	h.fetched = nil
+	if len(spots) < 2 {
+		return nil
+	}
+	of := make(map[spot][]int64) // by owner and log
+	var logs []spot
+	for _, s := range spots {
+		log := spot{Log: s.Log, Owner: s.Owner}
+		if s.Log.Kind == kindDraft || slices.Contains(of[log], s.Seq) {
+			continue
+		}
+		if of[log] == nil {
+			logs = append(logs, log)
+		}
+		of[log] = append(of[log], s.Seq)
+	}
+	h.fetched = make(map[spot]fetched, len(spots))
+	bytes := 0
+	for _, log := range logs {
+		s, _, ok, err := h.looksInto(ctx, log.Owner, log.Log)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		var spans []tidemark.Span
+		for _, seq := range slices.Sorted(slices.Values(of[log])) {
+			spans = append(spans, tidemark.Span{From: seq, To: seq})
+		}
+		for l, err := range s.backend.Lines(ctx, log.Log, spans...) {
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return err
+			}
+			log.Seq = l.Seq
+			h.fetched[log] = fetched{l, err}
+			if bytes += len(l.Body); bytes > maxAtOnceBytes {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// looksInto returns whose store a log is in, and its session, and whether there may be
+// hits in it.
+func (h *hunt) looksInto(ctx context.Context, owner string, log tidemark.Key) (*Store, Info, bool, error) {
+	id, _ := sessionOf(log)
+	if h.q.Session != "" && (h.q.Session != id || h.owner != owner) {
+		return nil, Info{}, false, nil
+	}
+	s, err := h.s.of(owner)
+	if err != nil {
+		return nil, Info{}, false, err
+	}
+	i, ok, err := h.info(ctx, s, owner, id)
+	return s, i, ok && h.sessionFits(i), err
+}
+
+// lines yields those of a span of a log, as fetch read it or from the store.
+func (o *opened) lines(ctx context.Context, span tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	if f, ok := o.h.fetched[spot{Log: o.log, Seq: span.From, Owner: o.owner}]; ok && span.From == span.To {
+		return func(yield func(tidemark.Line, error) bool) { yield(f.line, f.err) }
+	}
+	return o.s.backend.Lines(ctx, o.log, span)
+}
+
 // every is the set of all ranks.
 const every = 1<<ranks - 1
 
@@ -27,18 +104,11 @@ const every = 1<<ranks - 1
 // are of one of the ranks. It stops before the line for which stop says so, and
 // returns how many it has read. Damaged ones are noted and passed over.
 func (h *hunt) open(ctx context.Context, owner string, log tidemark.Key, span tidemark.Span, of int, keep func(place, Found), stop func() bool) (read int64, err error) {
-	id, worker := sessionOf(log)
-	if h.q.Session != "" && (h.q.Session != id || h.owner != owner) {
-		return 0, nil
-	}
-	s, err := h.s.of(owner)
-	if err != nil {
+	s, i, ok, err := h.looksInto(ctx, owner, log)
+	if err != nil || !ok {
 		return 0, err
 	}
-	i, ok, err := h.info(ctx, s, owner, id)
-	if err != nil || !ok || !h.sessionFits(i) {
-		return 0, err
-	}
+	_, worker := sessionOf(log)
 	o := opened{h: h, s: s, owner: owner, info: i, log: log, worker: worker, ranks: of, keep: keep}
 	if o.marks, err = h.marksOf(ctx, s, i, worker); err != nil {
 		return 0, err
@@ -46,7 +116,7 @@ func (h *hunt) open(ctx context.Context, owner string, log tidemark.Key, span ti
 	if log.Kind == kindDraft {
 		return 0, o.lookAtDraft(ctx, span)
 	}
-	for l, err := range s.backend.Lines(ctx, log, span) {
+	for l, err := range o.lines(ctx, span) {
 		if stop != nil && stop() {
 			return read, nil
 		}

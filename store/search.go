@@ -153,6 +153,8 @@ type hunt struct {
 	marks map[string]marks              // by name and worker
 	notes map[string]map[noteName]int64 // by name: the newest note of each title, label and tag
 
+	fetched map[spot]fetched // lines that are looked at next
+
 	read   gathered // hits in lines that are not indexed
 	passed int64    // such lines, with hits or without
 	last   place    // what was looked at last
@@ -270,30 +272,28 @@ func (h *hunt) walkAll(ctx context.Context, find func(rank) iter.Seq2[spot, erro
 	return err
 }
 
-// walk looks at the spots of a rank. It reports whether to go on with the next
-// rank.
+// walk looks at the spots of a rank, some at a time. It reports whether to go on with
+// the next rank.
 func (h *hunt) walk(ctx context.Context, r rank, spots iter.Seq2[spot, error]) (more bool, err error) {
-	for s, err := range spots {
-		if err != nil {
-			return false, err
+	var next []spot
+	over := false
+	for s, wrong := range spots {
+		if wrong != nil {
+			return false, wrong
 		}
-		here := place{r, s}
-		if h.read.end != nil && h.read.end.compare(here) < 0 {
+		if next = append(next, s); len(next) < h.atOnce() {
+			continue
+		}
+		if over, more, err = h.lookAt(ctx, r, next); err != nil || over {
 			break
 		}
-		if h.looked && h.late(h.q.Within) {
-			h.answer.Stopped, h.answer.Until = true, h.last.spot.At
-			h.goesOnBehind(h.last)
-			return false, nil
-		}
-		found, err := h.look(ctx, here)
-		if err != nil {
-			return false, err
-		}
-		if found != nil && !h.take(*found) {
-			return false, nil
-		}
-		h.last, h.looked = here, true
+		next = next[:0]
+	}
+	if !over && err == nil {
+		over, more, err = h.lookAt(ctx, r, next)
+	}
+	if err != nil || over && !more {
+		return false, err
 	}
 	if h.read.end != nil && h.read.end.rank == r { // hits behind it were not kept
 		h.goesOnBehind(*h.read.end)
@@ -301,6 +301,45 @@ func (h *hunt) walk(ctx context.Context, r rank, spots iter.Seq2[spot, error]) (
 		return false, nil
 	}
 	return true, nil
+}
+
+// maxAtOnce and maxAtOnceBytes bound the lines that are read at once, and so the memory.
+const (
+	maxAtOnce      = 64
+	maxAtOnceBytes = 8 << 20
+)
+
+// atOnce is how many lines are worth to be read at once: mostly each is a hit.
+func (h *hunt) atOnce() int {
+	return min(max(h.q.Limit-len(h.answer.Found)+1, 1), maxAtOnce)
+}
+
+// lookAt looks at spots of a rank. It reports whether that was the last of them, and
+// if so whether to go on with the next rank.
+func (h *hunt) lookAt(ctx context.Context, r rank, spots []spot) (over, more bool, err error) {
+	if err := h.fetch(ctx, spots); err != nil {
+		return true, false, err
+	}
+	for _, s := range spots {
+		here := place{r, s}
+		if h.read.end != nil && h.read.end.compare(here) < 0 {
+			return true, true, nil
+		}
+		if h.looked && h.late(h.q.Within) {
+			h.answer.Stopped, h.answer.Until = true, h.last.spot.At
+			h.goesOnBehind(h.last)
+			return true, false, nil
+		}
+		found, err := h.look(ctx, here)
+		if err != nil {
+			return true, false, err
+		}
+		if found != nil && !h.take(*found) {
+			return true, false, nil
+		}
+		h.last, h.looked = here, true
+	}
+	return false, true, nil
 }
 
 // goesOnBehind sets where the next answer begins, unless that is known already.
@@ -358,21 +397,34 @@ const maxLeftOut = 200
 // countLeftOut counts hits that are context, in addition to those that were met.
 func (h *hunt) countLeftOut(ctx context.Context, spots iter.Seq2[spot, error]) error {
 	opened := 0
+	var next []spot
+	look := func() error {
+		err := h.fetch(ctx, next)
+		for _, s := range next {
+			if err == nil { // what is not wanted is counted where it is looked at
+				_, err = h.look(ctx, place{rankContext, s})
+			}
+		}
+		next = next[:0]
+		return err
+	}
 	for s, err := range spots {
 		if err != nil {
 			return err
 		}
 		if opened == maxLeftOut || h.late(h.q.Within) {
 			h.answer.LeftOut.AtLeast = true
-			return nil
+			break
 		}
 		opened++
-		// What is not wanted is counted where it is looked at.
-		if _, err := h.look(ctx, place{rankContext, s}); err != nil {
+		if next = append(next, s); len(next) < maxAtOnce {
+			continue
+		}
+		if err := look(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return look()
 }
 
 // finish says which numbers are exact.

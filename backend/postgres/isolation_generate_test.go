@@ -155,6 +155,10 @@ func (g *grower) next() statement {
 	return statement{sql: g.query()}
 }
 
+// tellsRows is a condition that tells every row which it is shown, with the marker in
+// it.
+const tellsRows = "pg_temp.tell(whole)"
+
 // query is a select of some form.
 func (g *grower) query() string {
 	a, b := g.source(2), g.source(1)
@@ -185,7 +189,7 @@ func (g *grower) query() string {
 	case 11:
 		return fmt.Sprintf("select distinct on (owner) owner, whole from (%s) s order by owner, whole", a)
 	case 12:
-		return fmt.Sprintf("select count(*) filter (where whole like '%%MK%%'), bool_or(owner is null), sum(length(whole)) from (%s) s where pg_temp.tell(whole)", a)
+		return fmt.Sprintf("select count(*) filter (where whole like '%%MK%%'), bool_or(owner is null), sum(length(whole)) from (%s) s where "+tellsRows, a)
 	}
 	return a
 }

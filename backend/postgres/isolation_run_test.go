@@ -45,6 +45,7 @@ func (s statement) String() string {
 // answer is all that an asker learns from a statement.
 type answer struct {
 	text  string // sorted rows, tags and notices, or the error
+	plain string // the same without notices
 	state string // SQLSTATE of the error, "" when there was none
 	whole string // the text with the words of the error, for markers
 	rows  int
@@ -135,13 +136,14 @@ func (v *visitor) run(ctx context.Context, s statement) (answer, error) {
 	}
 	notes := strings.Split(v.notices.String(), "\n")
 	slices.Sort(notes)
-	ans := answer{text: out.String() + strings.Join(notes, "\n"), rows: rows}
+	ans := answer{text: out.String() + strings.Join(notes, "\n"), plain: out.String(), rows: rows}
 	ans.whole = ans.text
 	refused := (*pgconn.PgError)(nil)
 	switch {
 	case errors.As(err, &refused):
 		// Which of several rows an error is about is chance: its code counts.
 		ans.text, ans.state = "refused: "+refused.Code+" "+refused.ConstraintName, refused.Code
+		ans.plain = ans.text
 		ans.whole += words(refused)
 	case err != nil:
 		return answer{}, fmt.Errorf("%s: %w", s, err)
@@ -272,6 +274,8 @@ func (e expectation) judge(s statement, got, want answer) string {
 		return "is not refused: " + clip(got.text)
 	case s.vague, got.text == want.text:
 		return ""
+	case strings.Contains(s.sql, tellsRows) && got.plain == want.plain:
+		return "" // which of the rows that may be read a function is shown before a join, the plan decides
 	case e.garbled && got.state == "22P02": // settings are read when there is a row to judge, and are no ids
 		return ""
 	}
