@@ -67,6 +67,14 @@ func (m *Marker) At(at Mark, after string, state func() any) {
 	m.made = &Bookmark{Mark: m.End, After: after, State: raw}
 }
 
+// Exactly is At for a reading that knows all at some places only: the first reading
+// has to have ended at one of these.
+func (m *Marker) Exactly(at Mark, after string, state func() any) {
+	if m != nil && at.Offset == m.End.Offset {
+		m.At(at, after, state)
+	}
+}
+
 // Bookmark is that of a Unit.
 func (m *Marker) Bookmark() (at Bookmark, ok bool) {
 	if m.made == nil || m.made.State == nil {
@@ -119,6 +127,22 @@ func (m *Memory) Set(kind byte, name, value string) {
 	k := memoryKey{kind, name}
 	m.pairs[k] = value
 	m.order = append(m.order, k)
+}
+
+// Of is EntryIDs.Of, among the names of a kind.
+func (m *Memory) Of(kind byte, own, fallback string) string {
+	own = freeID(own, fallback, func(id string) bool { return m.Has(kind, id) })
+	m.Set(kind, own, "")
+	return own
+}
+
+// Forget takes back the newest pair, if it is of a name.
+func (m *Memory) Forget(kind byte, name string) {
+	k := memoryKey{kind, name}
+	if n := len(m.order); n > 0 && m.order[n-1] == k {
+		m.order = m.order[:n-1]
+		delete(m.pairs, k)
+	}
 }
 
 // Clone returns a copy.

@@ -38,6 +38,20 @@ func UnitsLike(unit func(file string) string, patterns ...string) func(context.C
 	}
 }
 
+// WithBeside is a list of files, some of which hold none of the entries.
+func WithBeside(files func(context.Context, Source) iter.Seq2[SourceFile, error], beside func(file string) bool) func(context.Context, Source) iter.Seq2[SourceFile, error] {
+	return func(ctx context.Context, p Source) iter.Seq2[SourceFile, error] {
+		return func(yield func(SourceFile, error) bool) {
+			for f, err := range files(ctx, p) {
+				f.Beside = err == nil && beside(f.Path)
+				if !yield(f, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // DatabaseFiles are the patterns of the files that a database is made of.
 func DatabaseFiles(file string) []string { return []string{file, file + "-wal", file + "-journal"} }
 

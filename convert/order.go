@@ -69,12 +69,18 @@ const maxForeignID = 128
 // empty, unfit or taken. The fallback has to be unique among fallbacks, and is
 // usually the place in the file, which stays the same as the file grows.
 func (n EntryIDs) Of(own, fallback string) string {
-	if own == "" || len(own) > maxForeignID || n[own] || !utf8.ValidString(own) || strings.ContainsFunc(own, unicode.IsControl) {
+	own = freeID(own, fallback, func(id string) bool { return n[id] })
+	n[own] = true
+	return own
+}
+
+// freeID is an id that is not taken.
+func freeID(own, fallback string, taken func(id string) bool) string {
+	if own == "" || len(own) > maxForeignID || taken(own) || !utf8.ValidString(own) || strings.ContainsFunc(own, unicode.IsControl) {
 		own = fallback
 	}
-	for n[own] { // somebody named an entry like a place
+	for taken(own) { // somebody named an entry like a place
 		own += "'"
 	}
-	n[own] = true
 	return own
 }

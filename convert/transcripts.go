@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"iter"
 	"time"
@@ -21,8 +22,13 @@ type Transcripts[T any] struct {
 	Look func(file string) (T, error)
 	// Identity is what was found in it.
 	Identity func(T) Identity
-	// Session makes a session of a transcript and those of its helper agents.
+	// Session makes a session of a transcript and those of its helper agents. If it
+	// leaves a Unit, that has the Bookmark of the transcript.
 	Session func(one T, helpers []T) *Session
+	// GoOn makes a session of what was added to a transcript without helper agents,
+	// and of what a Bookmark has of it; nil if that takes a reading of all. Nil: it
+	// always does.
+	GoOn func(file string, g Growth) *Session
 }
 
 // transcript is a transcript during an import.
@@ -30,6 +36,7 @@ type transcript[T any] struct {
 	file    string
 	id      Identity
 	session string // what it was part of when it was last imported; "": it has to be read
+	grown   *Growth // it only became longer; nil: it did not, or has to be read
 	read    bool
 	is      T
 }
@@ -69,7 +76,7 @@ func (t Transcripts[T]) Import(ctx context.Context, p Source) iter.Seq2[*Session
 		for _, file := range files {
 			one := &transcript[T]{file: file}
 			err := ctx.Err()
-			if err == nil && !one.known(p) {
+			if err == nil && !one.known(p) && !t.grew(one, p) {
 				err = t.look(one)
 			}
 			if err != nil {
@@ -103,8 +110,26 @@ func (t Transcripts[T]) Import(ctx context.Context, p Source) iter.Seq2[*Session
 // known takes over what is kept of a transcript that did not change.
 func (one *transcript[T]) known(p Source) bool {
 	state, ok := p.State(one.file)
+	return ok && one.was(state)
+}
+
+// grew takes over what is kept of a transcript that only became longer.
+func (t Transcripts[T]) grew(one *transcript[T], p Source) bool {
+	if t.GoOn == nil || p.Growth == nil {
+		return false
+	}
+	g, ok := p.Growth(one.file)
+	if !ok || !one.was(g.Known) {
+		return false
+	}
+	one.grown = &g
+	return true
+}
+
+// was takes over what is kept of a transcript.
+func (one *transcript[T]) was(state []byte) bool {
 	var kept keptIdentity
-	if !ok || json.Unmarshal(state, &kept) != nil || kept.ID == "" {
+	if json.Unmarshal(state, &kept) != nil || kept.ID == "" {
 		return false
 	}
 	one.id, one.session = Identity{ID: kept.ID, Original: kept.Original, Owners: kept.Owners, CreatedAt: kept.Created}, kept.Session
@@ -166,16 +191,33 @@ func byOwner[T any](all []*transcript[T]) (roots []*transcript[T], helpers map[*
 func (t Transcripts[T]) session(root *transcript[T], helpers []*transcript[T]) (s *Session, skips []error) {
 	id := root.id.ID
 	same := root.session == id
+	grown := root.grown
 	for _, h := range helpers {
-		same = same && h.session == id
+		same, grown = same && h.session == id && h.grown == nil, nil
 	}
-	if same {
+	if same && grown != nil {
+		if s = t.GoOn(root.file, *grown); s != nil {
+			s.Units = root.units(s, id)
+			s.From, s.Whole = &grown.Bookmark, func() (*Session, error) {
+				s, skips := t.whole(root, nil)
+				return s, errors.Join(skips...)
+			}
+			return s, nil
+		}
+	}
+	if same && root.grown == nil {
 		return &Session{Session: tidemark.Session{ForeignID: id}, Unchanged: true}, nil
 	}
+	return t.whole(root, helpers)
+}
+
+// whole makes the session of a transcript and its helpers, all of which are read.
+func (t Transcripts[T]) whole(root *transcript[T], helpers []*transcript[T]) (s *Session, skips []error) {
 	if err := t.look(root); err != nil {
 		return nil, []error{err}
 	}
-	units := []Unit{root.unit(id)}
+	id := root.id.ID
+	var units []Unit
 	var read []T
 	for _, h := range helpers {
 		if err := t.look(h); err != nil {
@@ -185,8 +227,18 @@ func (t Transcripts[T]) session(root *transcript[T], helpers []*transcript[T]) (
 		read, units = append(read, h.is), append(units, h.unit(id))
 	}
 	s = t.Session(root.is, read)
-	s.Units = units
+	s.Units = append(root.units(s, id), units...)
 	return s, skips
+}
+
+// units is what the transcript leaves in the ledger, with the Bookmark of a session
+// that is made of it.
+func (one *transcript[T]) units(s *Session, session string) []Unit {
+	u := one.unit(session)
+	if len(s.Units) > 0 {
+		u.Bookmark = s.Units[0].Bookmark
+	}
+	return []Unit{u}
 }
 
 // unit is what the transcript leaves in the ledger, as a part of a session.

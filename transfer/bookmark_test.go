@@ -83,6 +83,37 @@ var longTranscripts = map[string]struct {
 		}
 		return fmt.Sprintf(`{"type":"message","id":"m%d","parentId":%s,"timestamp":%q,"message":{"role":%q,"content":%q}}`, n, beforeOf(n), longTime(n), role, longText(n))
 	}},
+	"factory-droid": {"-w/" + longID + ".jsonl", fmt.Sprintf(`{"type":"session_start","id":%q,"title":"long","cwd":"/w"}`+"\n", longID), func(n int) string {
+		role := "user"
+		if n%2 == 1 {
+			role = "assistant"
+		}
+		return fmt.Sprintf(`{"type":"message","id":"m%d","parentId":%s,"timestamp":%q,"message":{"role":%q,"content":[{"type":"text","text":%q}]}}`, n, beforeOf(n), longTime(n), role, longText(n))
+	}},
+	"copilot-cli": {"session-state/" + longID + "/events.jsonl", fmt.Sprintf(`{"type":"session.start","id":"e","timestamp":%q,"data":{"sessionId":%q}}`+"\n", longTime(0), longID), func(n int) string {
+		kind := "user.message"
+		if n%2 == 1 {
+			kind = "assistant.message"
+		}
+		return fmt.Sprintf(`{"type":%q,"id":"m%d","timestamp":%q,"data":{"content":%q}}`, kind, n, longTime(n), longText(n))
+	}},
+	"kimi-code": {"sessions/wd_w/session_" + longID + "/agents/main/wire.jsonl", `{"type":"metadata","protocol_version":"1"}` + "\n", func(n int) string {
+		if n%2 == 0 {
+			return fmt.Sprintf(`{"type":"context.append_message","time":%d,"message":{"id":"m%d","role":"user","content":[{"type":"text","text":%q}]}}`, 1790000000000+n, n, longText(n))
+		}
+		event := func(what string) string {
+			return fmt.Sprintf(`{"type":"context.append_loop_event","time":%d,"event":{%s}}`, 1790000000000+n, what)
+		}
+		return event(fmt.Sprintf(`"type":"step.begin","uuid":"s%d"`, n)) + "\n" + event(fmt.Sprintf(`"type":"content.part","stepUuid":"s%d","part":{"type":"text","text":%q}`, n, longText(n))) + "\n" +
+			event(fmt.Sprintf(`"type":"step.end","uuid":"s%d","usage":{"inputOther":3,"output":4}`, n))
+	}},
+	"qwen-code": {"projects/-w/chats/" + longID + ".jsonl", "", func(n int) string {
+		kind, more := "user", ""
+		if n%2 == 1 {
+			kind, more = "assistant", `,"model":"demo","usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":4,"totalTokenCount":7}`
+		}
+		return fmt.Sprintf(`{"type":%q,"uuid":"m%d","parentUuid":%s,"sessionId":%q,"cwd":"/w","timestamp":%q,"message":{"parts":[{"text":%q}]}%s}`, kind, n, beforeOf(n), longID, longTime(n), longText(n), more)
+	}},
 }
 
 const longID = "00000000-1111-4111-8111-111111111111"

@@ -33,9 +33,12 @@ func Tool() convert.Tool {
 
 // listed are the files of sessions: in a folder for each, or, as in the first
 // versions and where the Source is one session, beside each other.
-var listed = convert.UnitsLike(unit, ".copilot/session-state/*", ".copilot/session-state/*/*", ".copilot/session-state/*/files/*",
+var listed = convert.WithBeside(convert.UnitsLike(unit, ".copilot/session-state/*", ".copilot/session-state/*/*", ".copilot/session-state/*/files/*",
 	"session-state/*", "session-state/*/*", "session-state/*/files/*", "*/events.jsonl", "*/workspace.yaml", "*/plan.md", "*/files/*",
-	"*.jsonl", "workspace.yaml", "plan.md", "files/*")
+	"*.jsonl", "workspace.yaml", "plan.md", "files/*"), func(file string) bool { return path.Base(file) == workspaceFile })
+
+// workspaceFile says where a session was; the tool replaces it whole.
+const workspaceFile = "workspace.yaml"
 
 // unit is the event file of the session that a file belongs to.
 func unit(file string) string {
@@ -103,9 +106,16 @@ func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, 
 		Find: find,
 		Look: func(file string) (*survey, error) { return look(p.FS, file) },
 		Identity: func(s *survey) convert.Identity {
-			return convert.Identity{ID: s.id, Original: s.copied, CreatedAt: cmp.Or(s.forkedAt, s.created)}
+			return convert.Identity{ID: s.id, Original: s.copied, CreatedAt: cmp.Or(s.ForkedAt, s.Created)}
 		},
 		Session: func(s *survey, _ []*survey) *convert.Session { return s.session(p.FS) },
+		GoOn: func(file string, g convert.Growth) *convert.Session {
+			s := goOn(p.FS, file, g)
+			if s == nil {
+				return nil
+			}
+			return s.session(p.FS)
+		},
 	}.Import(ctx, p)
 }
 
@@ -117,23 +127,24 @@ type event struct {
 	Timestamp string          `json:"timestamp"`
 	AgentID   string          `json:"agentId"`
 	line      int
+	start     convert.Mark
 }
 
-// read yields the events of a file; if wanted is not nil, only those of the
-// lines that it selects.
-func read(fsys fs.FS, file string, wanted func(text []byte) bool) iter.Seq2[*event, error] {
+// read yields the events of a file from a mark on; if wanted is not nil, only those of
+// the lines that it selects.
+func read(fsys fs.FS, file string, from convert.Mark, wanted func(l convert.Line) bool) iter.Seq2[*event, error] {
 	return func(yield func(*event, error) bool) {
-		for l, err := range convert.Lines(fsys, file) {
+		for l, err := range convert.LinesFrom(fsys, file, from) {
 			if err != nil {
 				if !yield(nil, err) || !convert.IsSkip(err) {
 					return
 				}
 				continue
 			}
-			if wanted != nil && !wanted(l.Text) {
+			if wanted != nil && !wanted(l) {
 				continue
 			}
-			e := &event{line: l.Number}
+			e := &event{line: l.Number, start: l.Start}
 			if err := convert.Loose(l.Text, e); err != nil {
 				if !yield(nil, convert.Skipf(file, "line %d is not JSON: %w", l.Number, err)) {
 					return
@@ -149,16 +160,35 @@ func read(fsys fs.FS, file string, wanted func(text []byte) bool) iter.Seq2[*eve
 
 // survey is what one reading of a file tells about the session.
 type survey struct {
-	file               string
-	id, copied         string
-	created, updated   time.Time
-	forkedAt           time.Time // when a copy became its own session
-	model, cwd, title  string
-	agents             []agent
-	known              map[string]int // agents by id
-	rewound            bool           // something was undone
-	head               string         // set when that was the last thing
-	context, workspace json.RawMessage
+	file       string
+	id, copied string
+	about                   // all of it
+	known      about        // what a later reading goes on with
+	from, to   convert.Mark // what was read, but for the last line
+	reader     *stream      // of the entries; nil: they are read from the beginning
+	agents     []agent
+	agentsByID map[string]int
+	rewound    bool   // something was undone
+	head       string // set when that was the last thing
+	workspace  json.RawMessage
+}
+
+// about is what events tell of a session.
+type about struct {
+	Started  string          `json:"started,omitempty"` // the id that it had then
+	Created  time.Time       `json:"created,omitzero"`
+	Updated  time.Time       `json:"updated,omitzero"`
+	ForkedAt time.Time       `json:"forked_at,omitzero"` // when a copy became its own session
+	Model    string          `json:"model,omitempty"`
+	Cwd      string          `json:"cwd,omitempty"`
+	Title    string          `json:"title,omitempty"`
+	Context  json.RawMessage `json:"context,omitempty"`
+}
+
+// bookmark is what a Bookmark has of a session.
+type bookmark struct {
+	About  about   `json:"about"`
+	Reader *stream `json:"reader"`
 }
 
 type agent struct{ id, name, call string }
@@ -167,46 +197,12 @@ func look(fsys fs.FS, file string) (*survey, error) {
 	if err := begins(fsys, file); err != nil {
 		return nil, err
 	}
-	s := &survey{file: file, known: map[string]int{}}
-	var last []byte
-	tells := func(text []byte) bool {
-		last = append(last[:0], text...)
-		return bytes.Contains(text, []byte(`"session.`)) || bytes.Contains(text, []byte(`"agentId"`))
+	s := &survey{file: file, agentsByID: map[string]int{}}
+	if err := s.read(fsys); err != nil {
+		return nil, err
 	}
-	for e, err := range read(fsys, file, tells) {
-		if err != nil && !convert.IsSkip(err) {
-			return nil, err
-		}
-		if err == nil {
-			s.take(e)
-		}
-	}
-	if e := (event{}); convert.Loose(last, &e) == nil {
-		s.take(&e)
-	}
-	var about map[string]string
-	if path.Base(file) == eventFile { // and has a folder
-		about = workspace(fsys, path.Join(path.Dir(file), "workspace.yaml"))
-	}
-	started := s.id
-	switch dir := path.Base(path.Dir(file)); {
-	case about["id"] != "":
-		s.id = about["id"]
-	case path.Base(file) != eventFile:
-		s.id = strings.TrimSuffix(path.Base(file), ".jsonl")
-	case dir != "." && dir != "/":
-		s.id = dir
-	}
-	if s.id == "" {
-		return nil, tidemark.Invalidf("has no session id")
-	}
-	if started != "" && started != s.id && path.Base(file) == eventFile {
-		s.copied = started
-	}
-	s.title = cmp.Or(about["name"], s.title)
-	s.cwd = cmp.Or(s.cwd, about["cwd"])
-	if len(about) > 0 {
-		s.workspace, _ = json.Marshal(about)
+	if err := s.name(fsys); err != nil {
+		return nil, err
 	}
 	if s.rewound {
 		s.head = (&stream{fsys: fsys, file: file}).endsAt()
@@ -214,12 +210,84 @@ func look(fsys fs.FS, file string) (*survey, error) {
 	return s, nil
 }
 
+// goOn reads what was added to a file; nil if that takes a reading of all of it:
+// something was undone, or a helper said something, whose events are in it, too.
+func goOn(fsys fs.FS, file string, g convert.Growth) *survey {
+	var was bookmark
+	if json.Unmarshal(g.State, &was) != nil || was.Reader == nil {
+		return nil
+	}
+	s := &survey{file: file, about: was.About, from: g.Mark, reader: was.Reader, agentsByID: map[string]int{}}
+	if s.read(fsys) != nil || s.rewound || len(s.agents) > 0 || s.name(fsys) != nil {
+		return nil
+	}
+	return s
+}
+
+// read reads the events that tell something of the session, and the last one, which
+// tells when it was changed.
+func (s *survey) read(fsys fs.FS) error {
+	var last []byte
+	s.to, s.known = s.from, s.about
+	tells := func(l convert.Line) bool {
+		s.to, s.known = l.Start, s.about
+		last = append(last[:0], l.Text...)
+		return bytes.Contains(l.Text, []byte(`"session.`)) || bytes.Contains(l.Text, []byte(`"agentId"`))
+	}
+	for e, err := range read(fsys, s.file, s.from, tells) {
+		if err != nil && !convert.IsSkip(err) {
+			return err
+		}
+		if err == nil {
+			s.take(e)
+		}
+	}
+	s.seen(last)
+	return nil
+}
+
+// seen notes when a line was written.
+func (s *survey) seen(line []byte) {
+	if at := convert.ParseTime(convert.Field(line, "timestamp")); !at.IsZero() {
+		s.Created, s.Updated = cmp.Or(s.Created, at), at
+	}
+}
+
+// name finds out which session it is.
+func (s *survey) name(fsys fs.FS) error {
+	var about map[string]string
+	if path.Base(s.file) == eventFile { // and has a folder
+		about = workspace(fsys, path.Join(path.Dir(s.file), workspaceFile))
+	}
+	s.id = s.Started
+	switch dir := path.Base(path.Dir(s.file)); {
+	case about["id"] != "":
+		s.id = about["id"]
+	case path.Base(s.file) != eventFile:
+		s.id = strings.TrimSuffix(path.Base(s.file), ".jsonl")
+	case dir != "." && dir != "/":
+		s.id = dir
+	}
+	if s.id == "" {
+		return tidemark.Invalidf("has no session id")
+	}
+	if s.Started != "" && s.Started != s.id && path.Base(s.file) == eventFile {
+		s.copied = s.Started
+	}
+	s.Title = cmp.Or(about["name"], s.Title)
+	s.Cwd = cmp.Or(s.Cwd, about["cwd"])
+	if len(about) > 0 {
+		s.workspace, _ = json.Marshal(about)
+	}
+	return nil
+}
+
 func (s *survey) take(e *event) {
 	if at := convert.ParseTime(e.Timestamp); !at.IsZero() {
-		if s.created.IsZero() {
-			s.created = at
+		if s.Created.IsZero() {
+			s.Created = at
 		}
-		s.updated = at
+		s.Updated = at
 	}
 	var d struct {
 		SessionID        string          `json:"sessionId"`
@@ -244,10 +312,10 @@ func (s *survey) take(e *event) {
 		return
 	}
 	if e.AgentID != "" {
-		i, ok := s.known[e.AgentID]
+		i, ok := s.agentsByID[e.AgentID]
 		if !ok {
 			i = len(s.agents)
-			s.known[e.AgentID] = i
+			s.agentsByID[e.AgentID] = i
 			s.agents = append(s.agents, agent{id: e.AgentID})
 		}
 		if e.Type == "subagent.started" {
@@ -256,29 +324,29 @@ func (s *survey) take(e *event) {
 		}
 		return
 	}
-	s.model = cmp.Or(d.SelectedModel, d.NewModel, s.model)
-	s.title = cmp.Or(d.Title, s.title)
+	s.Model = cmp.Or(d.SelectedModel, d.NewModel, s.Model)
+	s.Title = cmp.Or(d.Title, s.Title)
 	if e.Type != "session.start" && e.Type != "session.resume" {
 		return
 	}
-	if s.id == "" {
-		s.id = d.SessionID
+	if s.Started == "" {
+		s.Started = d.SessionID
 	} else if e.Type == "session.start" {
-		s.forkedAt = convert.ParseTime(e.Timestamp)
+		s.ForkedAt = convert.ParseTime(e.Timestamp)
 	}
 	var c struct{ Cwd string }
-	if convert.Loose(d.Context, &c) == nil && s.cwd == "" {
-		s.cwd, s.context = c.Cwd, d.Context
+	if convert.Loose(d.Context, &c) == nil && s.Cwd == "" {
+		s.Cwd, s.Context = c.Cwd, d.Context
 	}
 }
 
 func (s *survey) session(fsys fs.FS) *convert.Session {
-	out := &convert.Session{UpdatedAt: s.updated, Copied: s.copied, Head: s.head}
-	out.ForeignID, out.Agent, out.Model, out.Project = s.id, name, s.model, s.cwd
-	out.Title, out.CreatedAt = s.title, s.created
+	out := &convert.Session{UpdatedAt: s.Updated, Copied: s.copied, Head: s.head}
+	out.ForeignID, out.Agent, out.Model, out.Project = s.id, name, s.Model, s.Cwd
+	out.Title, out.CreatedAt = s.Title, s.Created
 	kept := map[string]json.RawMessage{}
-	if s.context != nil {
-		kept["context"] = s.context
+	if s.Context != nil {
+		kept["context"] = s.Context
 	}
 	if s.workspace != nil {
 		kept["workspace"] = s.workspace
@@ -286,7 +354,15 @@ func (s *survey) session(fsys fs.FS) *convert.Session {
 	if len(kept) > 0 {
 		out.Extra, _ = json.Marshal(map[string]any{name: kept})
 	}
-	out.Entries = (&stream{fsys: fsys, file: s.file}).entries()
+	var marker *convert.Marker
+	if !s.rewound {
+		marker = &convert.Marker{End: s.to}
+		out.Units = []convert.Unit{{Bookmark: marker.Bookmark}}
+	}
+	out.Entries = s.entries(fsys, marker)
+	if s.reader != nil {
+		return out // its files and helpers are as they were
+	}
 	if path.Base(s.file) == eventFile {
 		addFiles(fsys, path.Dir(s.file), out)
 	}

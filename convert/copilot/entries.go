@@ -3,6 +3,7 @@ package copilot
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io/fs"
 	"iter"
@@ -23,27 +24,64 @@ type stream struct {
 	agent     string // "" for the session itself
 	agentName string
 
-	ids     map[string]bool
-	before  map[string]string // by event: the last entry before it
-	calls   map[string]bool
-	usages  map[string]*tidemark.Usage // of model calls whose message has not come yet
-	order   []string                   // of usages
-	prompts map[[32]byte]bool          // system prompts
-	tip     string                     // the last entry, Root for none
-	moved   bool                       // the tip is not the previous entry
+	Memory convert.Memory `json:"memory"`
+	Tip    string         `json:"tip"` // the last entry, Root for none
+
+	before map[string]string          // by event: the last entry before it
+	usages map[string]*tidemark.Usage // of model calls whose message has not come yet
+	order  []string                   // of usages
+	moved  bool                       // the tip is not the previous entry
+}
+
+// Kinds of names: of entries, calls, and system prompts.
+const (
+	ofEntry  = 'e'
+	ofCall   = 'c'
+	ofPrompt = 'p'
+)
+
+// was returns whether there was something before, and notes it: system prompts come
+// again and again.
+func (s *stream) was(kind byte, name string) bool {
+	was := s.Memory.Has(kind, name)
+	if !was || kind == ofPrompt {
+		s.Memory.Set(kind, name, "")
+	}
+	return was
 }
 
 func (s *stream) start() {
-	s.ids, s.before, s.calls = map[string]bool{}, map[string]string{}, map[string]bool{}
-	s.usages, s.prompts = map[string]*tidemark.Usage{}, map[[32]byte]bool{}
-	s.order, s.tip, s.moved = nil, convert.Root, false
+	s.before, s.usages = map[string]string{}, map[string]*tidemark.Usage{}
+	s.order, s.moved = nil, false
 }
 
+// entries yields the entries of the session itself, or those that were added.
+func (s *survey) entries(fsys fs.FS, marker *convert.Marker) iter.Seq2[convert.Entry, error] {
+	return func(yield func(convert.Entry, error) bool) {
+		r := &stream{fsys: fsys, file: s.file, Tip: convert.Root}
+		if s.reader != nil {
+			r.Memory, r.Tip = *s.reader.Memory.Clone(), s.reader.Tip
+		}
+		r.read(s.from, func(at convert.Mark) {
+			if r.Tip != convert.Root && len(r.usages) == 0 && !r.moved {
+				marker.Exactly(at, r.Tip, func() any { return bookmark{s.known, r} })
+			}
+		})(yield)
+	}
+}
+
+// entries yields all entries.
 func (s *stream) entries() iter.Seq2[convert.Entry, error] {
+	s.Memory, s.Tip = convert.Memory{}, convert.Root
+	return s.read(convert.Mark{}, func(convert.Mark) {})
+}
+
+// read yields the entries from a mark on; before is called before each event.
+func (s *stream) read(from convert.Mark, before func(at convert.Mark)) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		s.start()
 		var last *event
-		for e, err := range read(s.fsys, s.file, nil) {
+		for e, err := range read(s.fsys, s.file, from, nil) {
 			if err != nil {
 				// Damage is reported once, by the session itself.
 				if s.agent == "" && !yield(convert.Entry{}, err) || !convert.IsSkip(err) {
@@ -51,10 +89,19 @@ func (s *stream) entries() iter.Seq2[convert.Entry, error] {
 				}
 				continue
 			}
+			before(e.start)
 			if last = e; e.AgentID != s.agent {
 				continue
 			}
-			if out, ok := s.entry(e); ok && !yield(s.place(out), nil) {
+			out, ok := s.entry(e)
+			if ok {
+				out = s.place(out)
+			}
+			if s.Memory.Missed() {
+				yield(convert.Entry{}, convert.ErrWhole)
+				return
+			}
+			if ok && !yield(out, nil) {
 				return
 			}
 		}
@@ -77,8 +124,8 @@ func (s *stream) endsAt() string {
 	for range s.entries() {
 		continue
 	}
-	if s.moved && s.tip != convert.Root {
-		return s.tip
+	if s.moved && s.Tip != convert.Root {
+		return s.Tip
 	}
 	return ""
 }
@@ -86,11 +133,10 @@ func (s *stream) endsAt() string {
 // place gives an entry a unique id and its parent.
 func (s *stream) place(e convert.Entry) convert.Entry {
 	id := e.ID
-	for n := 2; s.ids[e.ID]; n++ {
+	for n := 2; s.was(ofEntry, e.ID); n++ {
 		e.ID = id + "#" + strconv.Itoa(n)
 	}
-	s.ids[e.ID] = true
-	e.Parent, s.tip, s.moved = s.tip, e.ID, false
+	e.Parent, s.Tip, s.moved = s.Tip, e.ID, false
 	return e
 }
 
@@ -100,7 +146,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 	if e.ID == "" {
 		e.ID = "line-" + strconv.Itoa(e.line)
 	}
-	s.before[e.ID] = s.tip
+	s.before[e.ID] = s.Tip
 	out := convert.Entry{ID: e.ID}
 	out.At = convert.ParseTime(e.Timestamp)
 	switch e.Type {
@@ -114,10 +160,9 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 		return s.result(out, e)
 	case "system.message":
 		sum := sha256.Sum256(text(e.Data, "content"))
-		if s.prompts[sum] {
+		if s.was(ofPrompt, hex.EncodeToString(sum[:8])) {
 			return out, false
 		}
-		s.prompts[sum] = true
 		out.Kind, out.Extra = convert.KindContext, extra(e.Data, "content")
 		out.Blocks = []tidemark.Block{tidemark.Text(string(text(e.Data, "content")))}
 		return out, true
@@ -132,11 +177,11 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 			return out, false
 		}
 		if to, ok := s.before[d.UpToEventID]; ok {
-			s.tip, s.moved = to, true
+			s.Tip, s.moved = to, true
 		}
 		return out, false
 	case "session.context_cleared":
-		s.tip, s.moved = convert.Root, true
+		s.Tip, s.moved = convert.Root, true
 		return out, false
 	case "session.error", "session.warning", "session.info", "abort", "system.notification", "session.task_complete":
 		out.Kind, out.Extra = convert.KindNotice, extra(e.Data, "content", "message", "reason", "summary")
@@ -258,10 +303,9 @@ func (s *stream) answer(out convert.Entry, e *event) (convert.Entry, bool) {
 		out.Blocks = append(out.Blocks, tidemark.Text(d.Content))
 	}
 	for _, r := range d.ToolRequests {
-		if s.calls[r.ToolCallID] {
+		if s.was(ofCall, r.ToolCallID) {
 			continue
 		}
-		s.calls[r.ToolCallID] = true
 		out.Blocks = append(out.Blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: r.ToolCallID, Name: r.Name, Input: wire.Input(r.Arguments)})
 	}
 	if out.Usage = s.usages[d.APICallID]; out.Usage != nil {
@@ -304,10 +348,9 @@ func (s *stream) call(out convert.Entry, e *event) (convert.Entry, bool) {
 		ToolCallID, ToolName, Model string
 		Arguments                   json.RawMessage
 	}
-	if convert.Loose(e.Data, &d) != nil || s.calls[d.ToolCallID] {
+	if convert.Loose(e.Data, &d) != nil || s.was(ofCall, d.ToolCallID) {
 		return out, false
 	}
-	s.calls[d.ToolCallID] = true
 	out.Role, out.Model = tidemark.Assistant, d.Model
 	out.Blocks = []tidemark.Block{{Type: tidemark.BlockToolUse, ID: d.ToolCallID, Name: d.ToolName, Input: wire.Input(d.Arguments)}}
 	return out, true

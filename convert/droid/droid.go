@@ -31,8 +31,8 @@ func Tool() convert.Tool {
 
 // listed are the files of sessions with their settings, in every place that find
 // looks at.
-var listed = convert.UnitsLike(unit, ".factory/sessions/*.json*", ".factory/sessions/-*/*.json*",
-	"sessions/*.json*", "sessions/-*/*.json*", "*.json*", "-*/*.json*")
+var listed = convert.WithBeside(convert.UnitsLike(unit, ".factory/sessions/*.json*", ".factory/sessions/-*/*.json*",
+	"sessions/*.json*", "sessions/-*/*.json*", "*.json*", "-*/*.json*"), func(file string) bool { return strings.HasSuffix(file, settingsFile) })
 
 // unit is the session file that a file belongs to.
 func unit(file string) string {
@@ -91,10 +91,27 @@ func header(fsys fs.FS, file string) (h convert.Object, err error) {
 
 // source is a session file and the result of its first reading.
 type source struct {
-	file, id           string
-	header, settings   convert.Object
-	model              string
-	created, own, last time.Time
+	file, id         string
+	header, settings convert.Object
+	about                         // all of it
+	known            about        // what a later reading goes on with
+	from, to         convert.Mark // what was read, but for a last line that is not whole
+	reader           *reader      // of the entries; nil: they are read from the beginning
+}
+
+// about is what lines tell of a session.
+type about struct {
+	Model   string    `json:"model,omitempty"`
+	Copied  string    `json:"copied,omitempty"` // the message up to which a fork is a copy, until it was read
+	Created time.Time `json:"created,omitzero"`
+	Own     time.Time `json:"own,omitzero"` // of what is the fork's own
+	Last    time.Time `json:"last,omitzero"`
+}
+
+// state is what a Bookmark has of a session.
+type state struct {
+	About  about   `json:"about"`
+	Reader *reader `json:"reader"`
 }
 
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
@@ -103,9 +120,16 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 		Look: func(file string) (*source, error) { return look(ctx, p.FS, file) },
 		Identity: func(s *source) convert.Identity {
 			// A helper agent has a file of its own.
-			return convert.Identity{ID: s.id, Original: s.header.Text("parent"), Owners: []string{s.header.Text("callingSessionId")}, CreatedAt: s.created}
+			return convert.Identity{ID: s.id, Original: s.header.Text("parent"), Owners: []string{s.header.Text("callingSessionId")}, CreatedAt: s.Created}
 		},
 		Session: func(s *source, helpers []*source) *convert.Session { return s.session(ctx, p.FS, helpers) },
+		GoOn: func(file string, g convert.Growth) *convert.Session {
+			s := goOn(ctx, p.FS, file, g)
+			if s == nil {
+				return nil
+			}
+			return s.session(ctx, p.FS, nil)
+		},
 	}.Import(ctx, p)
 }
 
@@ -116,43 +140,71 @@ func look(ctx context.Context, fsys fs.FS, file string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{file: file, header: h, id: h.Text("id")}
-	copied := h.Text("forkedAtMessageId")
-	for o, err := range convert.Objects(ctx, fsys, file) {
+	s := &source{file: file, header: h, id: h.Text("id"), about: about{Copied: h.Text("forkedAtMessageId")}}
+	return s, s.read(ctx, fsys)
+}
+
+// goOn reads what was added to a file; nil if that takes a reading of all of it.
+func goOn(ctx context.Context, fsys fs.FS, file string, g convert.Growth) *source {
+	h, err := header(fsys, file)
+	var was state
+	if err != nil || json.Unmarshal(g.State, &was) != nil || was.Reader == nil {
+		return nil
+	}
+	s := &source{file: file, header: h, id: h.Text("id"), about: was.About, from: g.Mark, reader: was.Reader}
+	if s.read(ctx, fsys) != nil {
+		return nil
+	}
+	return s
+}
+
+// read reads the lines, and the settings beside them.
+func (s *source) read(ctx context.Context, fsys fs.FS) error {
+	s.to, s.known = s.from, s.about
+	for o, err := range convert.ObjectsFrom(ctx, fsys, s.file, s.from) {
 		if err != nil && !convert.IsSkip(err) {
-			return nil, err
+			return err
 		}
-		if err != nil {
-			continue
+		if err == nil {
+			s.see(o.Object)
 		}
-		if m, ok := o.Object.Object("message"); ok {
-			s.model = cmp.Or(m.Text("modelId"), s.model)
-		}
-		if at := convert.ParseTime(o.Text("timestamp")); !at.IsZero() {
-			if s.created = cmp.Or(s.created, at); copied == "" {
-				s.own = cmp.Or(s.own, at)
-			}
-			if at.After(s.last) {
-				s.last = at
-			}
-		}
-		if copied != "" && o.Text("id") == copied {
-			copied = "" // what follows is the fork's own
+		if !o.Torn {
+			s.to, s.known = o.End, s.about
 		}
 	}
-	b, err := convert.ReadFile(fsys, strings.TrimSuffix(file, ".jsonl")+settingsFile)
+	b, err := convert.ReadFile(fsys, strings.TrimSuffix(s.file, ".jsonl")+settingsFile)
 	if err != nil || json.Unmarshal(b, &s.settings) != nil {
 		s.settings = nil // only the sums are in there
 	}
-	return s, nil
+	return nil
+}
+
+// see takes over what a line tells of the session.
+func (s *about) see(o convert.Object) {
+	if m, ok := o.Object("message"); ok {
+		s.Model = cmp.Or(m.Text("modelId"), s.Model)
+	}
+	if at := convert.ParseTime(o.Text("timestamp")); !at.IsZero() {
+		if s.Created = cmp.Or(s.Created, at); s.Copied == "" {
+			s.Own = cmp.Or(s.Own, at)
+		}
+		if at.After(s.Last) {
+			s.Last = at
+		}
+	}
+	if s.Copied != "" && o.Text("id") == s.Copied {
+		s.Copied = "" // what follows is the fork's own
+	}
 }
 
 func (s *source) session(ctx context.Context, fsys fs.FS, workers []*source) *convert.Session {
 	out := &convert.Session{
-		Session: tidemark.Session{Title: s.header.Text("title"), Agent: name, Model: cmp.Or(s.model, s.settings.Text("model")), Project: s.header.Text("cwd"),
-			ForeignID: s.id, CreatedAt: cmp.Or(s.own, s.created)},
-		Entries: entries(ctx, fsys, s.file), UpdatedAt: s.last,
+		Session: tidemark.Session{Title: s.header.Text("title"), Agent: name, Model: cmp.Or(s.Model, s.settings.Text("model")), Project: s.header.Text("cwd"),
+			ForeignID: s.id, CreatedAt: cmp.Or(s.Own, s.Created)},
+		UpdatedAt: s.Last,
 	}
+	marker := &convert.Marker{End: s.to}
+	out.Entries, out.Units = s.entries(ctx, fsys, marker), []convert.Unit{{Bookmark: marker.Bookmark}}
 	if from := s.header.Text("parent"); from != s.id {
 		out.Copied = from
 	}
@@ -162,7 +214,7 @@ func (s *source) session(ctx context.Context, fsys fs.FS, workers []*source) *co
 	}
 	helpers := convert.Object{}
 	for _, h := range workers {
-		out.Workers = append(out.Workers, convert.Worker{Name: h.id, Call: h.header.Text("callingToolUseId"), Entries: entries(ctx, fsys, h.file)})
+		out.Workers = append(out.Workers, convert.Worker{Name: h.id, Call: h.header.Text("callingToolUseId"), Entries: h.entries(ctx, fsys, nil)})
 		about := h.header.Without("type", "id")
 		if len(h.settings) > 0 {
 			about.Set("settings", h.settings)

@@ -13,15 +13,30 @@ import (
 // reader makes entries from the lines of one file.
 type reader struct {
 	blocks *wire.Decoder
-	ids    convert.EntryIDs
-	at     map[string]string // the entry that a child of each message follows
-	last   string            // the id of the last message
+	Memory convert.Memory `json:"memory"`
+	Last   string         `json:"last"`  // the id of the last message
+	Entry  string         `json:"entry"` // of the last entry
 }
 
-func entries(ctx context.Context, fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
+// Kinds of names: of entries, and of messages with the entry that a child follows.
+const (
+	ofEntry   = 'e'
+	ofMessage = 'm'
+)
+
+// entries yields the entries of a file, or those that were added to it.
+func (s *source) entries(ctx context.Context, fsys fs.FS, marker *convert.Marker) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		r := &reader{blocks: wire.NewDecoder(name), ids: convert.EntryIDs{}, at: map[string]string{}}
-		for o, err := range convert.Objects(ctx, fsys, file) {
+		r := &reader{}
+		if s.reader != nil {
+			r = &reader{Memory: *s.reader.Memory.Clone(), Last: s.reader.Last, Entry: s.reader.Entry}
+		}
+		r.blocks = wire.NewDecoder(name)
+		end := s.from
+		mark := func(at convert.Mark) { marker.Exactly(at, r.Entry, func() any { return state{s.known, r} }) }
+		for o, err := range convert.ObjectsFrom(ctx, fsys, s.file, s.from) {
+			mark(o.Start)
+			end = o.End
 			if err != nil {
 				if !yield(convert.Entry{}, err) {
 					return
@@ -31,12 +46,19 @@ func entries(ctx context.Context, fsys fs.FS, file string) iter.Seq2[convert.Ent
 			if o.Text("type") == "session_start" {
 				continue
 			}
-			for _, e := range r.take(o) {
+			made := r.take(o)
+			if r.Memory.Missed() {
+				yield(convert.Entry{}, convert.ErrWhole)
+				return
+			}
+			for _, e := range made {
 				if !yield(e, nil) {
 					return
 				}
 			}
+			r.Entry = made[len(made)-1].ID
 		}
+		mark(end)
 	}
 }
 
@@ -47,10 +69,10 @@ func (r *reader) take(o convert.NumberedObject) (made []convert.Entry) {
 	if o.Text("type") != "message" || !ok {
 		return []convert.Entry{r.event(o)}
 	}
-	id := r.ids.Of(o.Text("id"), o.Place())
+	id := r.Memory.Of(ofEntry, o.Text("id"), o.Place())
 	for _, e := range r.speakers(m) {
 		e.At = convert.ParseTime(o.Text("timestamp"))
-		made = append(made, convert.Entry{Entry: e, ID: r.ids.Of("", id+"."+string(e.Role)+e.Kind)})
+		made = append(made, convert.Entry{Entry: e, ID: r.Memory.Of(ofEntry, "", id+"."+string(e.Role)+e.Kind)})
 	}
 	last := &made[len(made)-1]
 	last.ID = id // it is the one that the next message follows
@@ -59,11 +81,11 @@ func (r *reader) take(o convert.NumberedObject) (made []convert.Entry) {
 		rest.Set("message", more)
 	}
 	last.Extra = convert.Keep(name, rest)
-	if parent := o.Text("parentId"); parent != "" && parent != r.last {
-		made[0].Parent = r.at[parent] // one that is not there, or comes later: the entry before
+	if parent := o.Text("parentId"); parent != "" && parent != r.Last {
+		made[0].Parent, _ = r.Memory.Get(ofMessage, parent) // one that is not there, or comes later: the entry before
 	}
-	r.last = o.Text("id")
-	r.at[r.last] = id
+	r.Last = o.Text("id")
+	r.Memory.Set(ofMessage, r.Last, id)
 	return made
 }
 
@@ -111,7 +133,7 @@ func (r *reader) speakers(m convert.Object) []tidemark.Entry {
 // event makes an entry from a line that is not a message. It belongs to the
 // message before it: what follows that message follows the event.
 func (r *reader) event(o convert.NumberedObject) convert.Entry {
-	e := convert.Entry{ID: r.ids.Of(o.Text("id"), o.Place())}
+	e := convert.Entry{ID: r.Memory.Of(ofEntry, o.Text("id"), o.Place())}
 	e.Kind, e.At = convert.KindEvent, convert.ParseTime(o.Text("timestamp"))
 	rest := o.Without("id", "timestamp")
 	switch kind := o.Text("type"); {
@@ -127,6 +149,6 @@ func (r *reader) event(o convert.NumberedObject) convert.Entry {
 		e.Kind = convert.KindInterrupted
 	}
 	e.Extra = convert.Keep(name, rest)
-	r.at[r.last] = e.ID
+	r.Memory.Set(ofMessage, r.Last, e.ID)
 	return e
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -30,10 +31,10 @@ type reader struct {
 	fsys   fs.FS
 	file   string
 	helper bool
-	ids    convert.EntryIDs
-	model  string
-	last   string   // the ID of the last entry
-	before []string // for each prompt that can be undone, the entry before it, or Root
+	IDs    convert.Memory `json:"ids"`
+	Model  string         `json:"model,omitempty"`
+	Last   string         `json:"last"`             // the ID of the last entry
+	Before []string       `json:"before,omitempty"` // for each prompt that can be undone, the entry before it, or Root
 
 	ready []convert.Entry // to be yielded
 	open  *convert.Entry  // the answer of the step that has begun
@@ -42,26 +43,53 @@ type reader struct {
 	held  int             // bytes of all that
 }
 
-func entries(ctx context.Context, fsys fs.FS, file string, helper bool) iter.Seq2[convert.Entry, error] {
+// entries yields the entries of the session's own journal, or those that were added
+// to it.
+func (s *source) entries(ctx context.Context, fsys fs.FS, marker *convert.Marker) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		r := &reader{fsys: fsys, file: file, helper: helper, ids: convert.EntryIDs{}}
+		r := &reader{fsys: fsys, file: path.Join(s.dir, journal)}
+		if s.reader != nil {
+			r.IDs, r.Model, r.Last, r.Before = *s.reader.IDs.Clone(), s.reader.Model, s.reader.Last, slices.Clone(s.reader.Before)
+		}
+		r.entries(ctx, s.from, func(at convert.Mark, yielded string) {
+			marker.Exactly(at, yielded, func() any { return bookmark{s.known, r} })
+		})(yield)
+	}
+}
+
+// ofEntry is the kind of the names of entries.
+const ofEntry = 'e'
+
+// entries yields the entries of a journal from a mark on. Quiet is called where
+// nothing waits, with the last entry that was yielded.
+func (r *reader) entries(ctx context.Context, from convert.Mark, quiet func(at convert.Mark, yielded string)) iter.Seq2[convert.Entry, error] {
+	return func(yield func(convert.Entry, error) bool) {
+		yielded := r.Last
 		flush := func() bool {
 			for _, e := range r.ready {
-				if !yield(e, nil) {
+				if yielded = e.ID; !yield(e, nil) {
 					return false
 				}
 			}
 			r.ready = r.ready[:0]
 			return true
 		}
-		for o, err := range convert.Objects(ctx, fsys, file) {
-			if err != nil {
+		end := from
+		for o, err := range convert.ObjectsFrom(ctx, r.fsys, r.file, from) {
+			if quiet != nil && r.open == nil {
+				quiet(o.Start, yielded)
+			}
+			if end = o.End; err != nil {
 				if !yield(convert.Entry{}, err) {
 					return
 				}
 				continue
 			}
-			if r.take(o); !flush() {
+			if r.take(o); r.IDs.Missed() {
+				yield(convert.Entry{}, convert.ErrWhole)
+				return
+			}
+			if !flush() {
 				return
 			}
 		}
@@ -70,6 +98,8 @@ func entries(ctx context.Context, fsys fs.FS, file string, helper bool) iter.Seq
 			for i := range r.after {
 				r.after[i].Draft = true
 			}
+		} else if quiet != nil {
+			quiet(end, yielded)
 		}
 		r.settle()
 		flush()
@@ -88,8 +118,8 @@ func (r *reader) settle() {
 // add puts an entry behind those that are there, or behind those that wait.
 func (r *reader) add(o convert.NumberedObject, id string, e tidemark.Entry, rest convert.Object) *convert.Entry {
 	e.At, e.Extra = convert.Milli(o.Number("time")), convert.Keep(name, rest)
-	one := convert.Entry{Entry: e, ID: r.ids.Of(id, o.Place())}
-	r.last = one.ID
+	one := convert.Entry{Entry: e, ID: r.IDs.Of(ofEntry, id, o.Place())}
+	r.Last = one.ID
 	to := &r.ready
 	if r.open != nil {
 		to = &r.after
@@ -118,7 +148,7 @@ func (r *reader) take(o convert.NumberedObject) {
 	case "metadata":
 		return
 	case "llm.request":
-		r.model = o.Text("model")
+		r.Model = o.Text("model")
 		return
 	case "context.append_loop_event":
 		r.loop(o)
@@ -136,7 +166,7 @@ func (r *reader) take(o convert.NumberedObject) {
 			text(convert.KindCompaction, "contextSummary")
 		}
 		delete(rest, "contextSummary") // the summary with a sentence of the tool's
-		r.before = nil                 // an undo does not go behind it
+		r.Before = nil                 // an undo does not go behind it
 	case "turn.step.retrying":
 		text(convert.KindError, "errorMessage")
 	case "turn.step.interrupted":
@@ -161,15 +191,15 @@ func (r *reader) take(o convert.NumberedObject) {
 // grows from there.
 func (r *reader) back(o convert.NumberedObject, rest convert.Object) {
 	r.settle()
-	to, first := convert.Root, r.last == ""
-	switch n, count := len(r.before), int(o.Number("count")); {
+	to, first := convert.Root, r.Last == ""
+	switch n, count := len(r.Before), int(o.Number("count")); {
 	case o.Text("type") == "context.clear":
-		r.before = nil
+		r.Before = nil
 	case n == 0 || count <= 0:
 		to = ""
 	default:
 		at := max(0, n-count)
-		to, r.before = r.before[at], r.before[:at]
+		to, r.Before = r.Before[at], r.Before[:at]
 	}
 	if e := r.add(o, "", tidemark.Entry{Kind: convert.KindEvent}, rest); !first {
 		e.Parent = to
@@ -200,11 +230,11 @@ func (r *reader) message(o convert.NumberedObject) {
 		e.Kind = convert.KindContext
 	}
 	if e.Role == tidemark.User || from.Text("trigger") == "user-slash" { // what an undo counts
-		at := r.last
+		at := r.Last
 		if at == "" {
 			at = convert.Root
 		}
-		r.before = append(r.before, at)
+		r.Before = append(r.Before, at)
 	}
 	rest := m.Without("role", "content", "id", "toolCalls", "toolCallId", "isError")
 	if origin == "user" {
@@ -272,8 +302,8 @@ func (r *reader) loop(o convert.NumberedObject) {
 
 func (r *reader) begin(o convert.NumberedObject, step string) {
 	e := tidemark.Entry{Role: tidemark.Assistant, At: convert.Milli(o.Number("time"))}
-	r.open = &convert.Entry{Entry: e, ID: r.ids.Of(step, o.Place())}
-	r.step, r.last = step, r.open.ID
+	r.open = &convert.Entry{Entry: e, ID: r.IDs.Of(ofEntry, step, o.Place())}
+	r.step, r.Last = step, r.open.ID
 }
 
 // say adds to the answer of a step, also of one whose beginning is missing.
@@ -281,7 +311,7 @@ func (r *reader) say(o convert.NumberedObject, ev convert.Object, b tidemark.Blo
 	if r.open == nil {
 		r.begin(o, ev.Text("stepUuid"))
 	}
-	r.open.Model = r.model // it is known once the request is made
+	r.open.Model = r.Model // it is known once the request is made
 	r.open.Blocks = append(r.open.Blocks, b)
 }
 

@@ -36,8 +36,9 @@ func Tool() convert.Tool {
 }
 
 // listed are the files of sessions, in every place that find looks at.
-var listed = convert.UnitsLike(unit, ".kimi-code/sessions/*/*/state.json", ".kimi-code/sessions/*/*/agents/**", "sessions/*/*/state.json", "sessions/*/*/agents/**",
-	"wd_*/session_*/state.json", "wd_*/session_*/agents/**", "session_*/state.json", "session_*/agents/**", "state.json", "agents/**")
+var listed = convert.WithBeside(convert.UnitsLike(unit, ".kimi-code/sessions/*/*/state.json", ".kimi-code/sessions/*/*/agents/**", "sessions/*/*/state.json", "sessions/*/*/agents/**",
+	"wd_*/session_*/state.json", "wd_*/session_*/agents/**", "session_*/state.json", "session_*/agents/**", "state.json", "agents/**"),
+	func(file string) bool { return path.Base(file) == "state.json" })
 
 // unit is the journal of the session that a file belongs to.
 func unit(file string) string {
@@ -77,13 +78,30 @@ func find(p convert.Source) (files []string, skips []error) {
 
 // source is a session and the result of the first reading of its journals.
 type source struct {
-	dir, id          string
-	state            convert.Object // of state.json
-	model, mode, cwd string
-	first, last      time.Time
-	repeated         int
-	calls            map[string]string // the call that started each helper
-	helpers          []string          // their journals
+	dir, id  string
+	state    convert.Object    // of state.json
+	about                      // all of it
+	known    about             // what a later reading goes on with
+	from, to convert.Mark      // what was read of the journal, up to the last step that ended
+	reader   *reader           // of the entries; nil: they are read from the beginning
+	calls    map[string]string // the call that started each helper
+	helpers  []string          // their journals
+}
+
+// about is what records tell of a session.
+type about struct {
+	Model    string    `json:"model,omitempty"`
+	Mode     string    `json:"mode,omitempty"`
+	Cwd      string    `json:"cwd,omitempty"`
+	First    time.Time `json:"first,omitzero"`
+	Last     time.Time `json:"last,omitzero"`
+	Repeated int       `json:"repeated,omitempty"`
+}
+
+// bookmark is what a Bookmark has of a session.
+type bookmark struct {
+	About  about   `json:"about"`
+	Reader *reader `json:"reader"`
 }
 
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
@@ -94,6 +112,13 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 			return convert.Identity{ID: s.id, Original: s.state.Text("forkedFrom"), CreatedAt: s.created()}
 		},
 		Session: func(s *source, _ []*source) *convert.Session { return s.session(ctx, p.FS) },
+		GoOn: func(file string, g convert.Growth) *convert.Session {
+			s := goOn(ctx, p.FS, file, g)
+			if s == nil {
+				return nil
+			}
+			return s.session(ctx, p.FS)
+		},
 	}.Import(ctx, p)
 }
 
@@ -102,78 +127,143 @@ func look(ctx context.Context, fsys fs.FS, file string) (*source, error) {
 	if !begins(fsys, file) {
 		return nil, tidemark.Invalidf("does not begin like a journal of Kimi Code")
 	}
-	s := &source{dir: path.Dir(path.Dir(path.Dir(file))), calls: map[string]string{}}
-	// The tool replaces state.json whole. One that is not there or cannot be
-	// read costs the title; what was said is in the journal.
+	s := &source{calls: map[string]string{}}
+	if err := s.readState(fsys, file); err != nil {
+		return nil, err
+	}
+	s.helpers = convert.Glob(fsys, s.dir, "agents/*/wire.jsonl")
+	s.helpers = slices.DeleteFunc(s.helpers, func(h string) bool { return h == file || !begins(fsys, h) })
+	err := s.read(ctx, fsys, file)
+	for _, journal := range s.helpers {
+		for r, readErr := range convert.Objects(ctx, fsys, journal) {
+			if readErr != nil && !convert.IsSkip(readErr) {
+				return nil, readErr
+			}
+			if readErr == nil {
+				s.see(r.Object, false)
+			}
+		}
+	}
+	return s, err
+}
+
+// goOn reads what was added to a journal; nil if that takes a reading of all: a
+// helper was started, or there are some, whose journals tell of the session, too.
+func goOn(ctx context.Context, fsys fs.FS, file string, g convert.Growth) *source {
+	var was bookmark
+	if json.Unmarshal(g.State, &was) != nil || was.Reader == nil {
+		return nil
+	}
+	s := &source{about: was.About, from: g.Mark, reader: was.Reader, calls: map[string]string{}}
+	if s.readState(fsys, file) != nil || s.read(ctx, fsys, file) != nil || len(s.calls) > 0 {
+		return nil
+	}
+	return s
+}
+
+// readState reads what the tool says of a session, which it replaces whole. If it is
+// not there or cannot be read, that costs the title; what was said is in the journal.
+func (s *source) readState(fsys fs.FS, file string) error {
+	s.dir = path.Dir(path.Dir(path.Dir(file)))
 	if b, err := convert.ReadFile(fsys, path.Join(s.dir, "state.json")); err != nil || json.Unmarshal(b, &s.state) != nil {
 		s.state = nil
 	}
 	if s.id = s.state.Text("id"); tidemark.CheckID(s.id) != nil {
 		s.id = path.Base(s.dir)
 	}
-	if err := tidemark.CheckID(s.id); err != nil {
-		return nil, err
-	}
-	s.helpers = convert.Glob(fsys, s.dir, "agents/*/wire.jsonl")
-	s.helpers = slices.DeleteFunc(s.helpers, func(h string) bool { return h == file || !begins(fsys, h) })
-	for _, journal := range append([]string{file}, s.helpers...) {
-		for r, err := range convert.Objects(ctx, fsys, journal) {
-			if err != nil && !convert.IsSkip(err) {
-				return nil, err
-			}
-			if err == nil {
-				s.see(r.Object, journal == file)
-			}
+	return tidemark.CheckID(s.id)
+}
+
+// read reads the journal of the session.
+func (s *source) read(ctx context.Context, fsys fs.FS, file string) error {
+	open := false // a step has begun
+	s.to, s.known = s.from, s.about
+	for r, err := range convert.ObjectsFrom(ctx, fsys, file, s.from) {
+		if err != nil && !convert.IsSkip(err) {
+			return err
+		}
+		if err == nil {
+			s.see(r.Object, true)
+			open = steps(r.Object, open)
+		}
+		if !open && !r.Torn {
+			s.to, s.known = r.End, s.about
 		}
 	}
-	return s, nil
+	return nil
+}
+
+// steps reports whether a step is open after a record.
+func steps(r convert.Object, open bool) bool {
+	switch r.Text("type") {
+	case "turn.ended", "turn.prompt", "context.undo", "context.clear":
+		return false
+	case "context.append_loop_event":
+		ev, _ := r.Object("event")
+		switch ev.Text("type") {
+		case "step.begin", "content.part", "tool.call":
+			return true
+		case "step.end":
+			return false
+		}
+	}
+	return open
 }
 
 // see takes over what a record tells about the session.
 func (s *source) see(r convert.Object, main bool) {
 	if at := convert.Milli(r.Number("time")); !at.IsZero() {
-		s.first = cmp.Or(s.first, at)
-		if at.After(s.last) {
-			s.last = at
+		s.First = cmp.Or(s.First, at)
+		if at.After(s.Last) {
+			s.Last = at
 		}
 	}
 	kind := r.Text("type")
 	switch {
 	case repeats(kind):
-		s.repeated++
+		s.Repeated++
 	case kind == "subagent.spawned":
 		s.calls[r.Text("subagentId")] = r.Text("parentToolCallId")
 	}
 	switch {
 	case !main:
 	case kind == "llm.request":
-		s.model, s.mode = cmp.Or(r.Text("model"), s.model), cmp.Or(convert.ModeOf(r.Text("provider")), s.mode)
+		s.Model, s.Mode = cmp.Or(r.Text("model"), s.Model), cmp.Or(convert.ModeOf(r.Text("provider")), s.Mode)
 	case kind == "profile.bind" || kind == "config.update":
 		where, _ := r.Object("environmentDisclosure")
-		s.cwd, s.model = cmp.Or(where.Text("cwd"), s.cwd), cmp.Or(s.model, r.Text("modelAlias"))
+		s.Cwd, s.Model = cmp.Or(where.Text("cwd"), s.Cwd), cmp.Or(s.Model, r.Text("modelAlias"))
 	}
 }
 
 func (s *source) created() time.Time {
-	return cmp.Or(convert.Milli(s.state.Number("createdAt")), s.first)
+	return cmp.Or(convert.Milli(s.state.Number("createdAt")), s.First)
 }
 
 func (s *source) session(ctx context.Context, fsys fs.FS) *convert.Session {
 	out := &convert.Session{
-		Session: tidemark.Session{Title: s.state.Text("title"), Agent: name, Model: s.model, Mode: s.mode, Project: cmp.Or(s.state.Text("cwd"), s.cwd), ForeignID: s.id, CreatedAt: s.created()},
-		Entries: entries(ctx, fsys, path.Join(s.dir, journal), false), UpdatedAt: cmp.Or(convert.Milli(s.state.Number("updatedAt")), s.last),
+		Session:   tidemark.Session{Title: s.state.Text("title"), Agent: name, Model: s.Model, Mode: s.Mode, Project: cmp.Or(s.state.Text("cwd"), s.Cwd), ForeignID: s.id, CreatedAt: s.created()},
+		UpdatedAt: cmp.Or(convert.Milli(s.state.Number("updatedAt")), s.Last),
 	}
+	var marker *convert.Marker
+	if len(s.helpers) == 0 {
+		marker = &convert.Marker{End: s.to}
+		out.Units = []convert.Unit{{Bookmark: marker.Bookmark}}
+	}
+	out.Entries = s.entries(ctx, fsys, marker)
 	if from := s.state.Text("forkedFrom"); from != s.id {
 		out.Copied = from
 	}
 	// The agents are the workers, and where they are is the tool's own affair.
 	out.Extra = convert.Keep(name, s.state.Without("id", "cwd", "title", "forkedFrom", "createdAt", "updatedAt", "agents"))
-	if s.repeated > 0 {
-		out.Lost = []string{fmt.Sprintf("%d records that repeat others or describe requests", s.repeated)}
+	if s.Repeated > 0 {
+		out.Lost = []string{fmt.Sprintf("%d records that repeat others or describe requests", s.Repeated)}
+	}
+	if s.reader != nil {
+		return out // its files are as they were
 	}
 	for _, helper := range s.helpers {
 		agent := path.Base(path.Dir(helper))
-		out.Workers = append(out.Workers, convert.Worker{Name: agent, Call: s.calls[agent], Entries: entries(ctx, fsys, helper, true)})
+		out.Workers = append(out.Workers, convert.Worker{Name: agent, Call: s.calls[agent], Entries: (&reader{fsys: fsys, file: helper, helper: true}).entries(ctx, convert.Mark{}, nil)})
 	}
 	for _, pattern := range []string{"agents/*/plans/*.md", "agents/*/tasks/*/output.log"} {
 		for _, file := range convert.Glob(fsys, s.dir, pattern) {

@@ -20,44 +20,80 @@ const provider = "google"
 // attached is the text before the files that a prompt mentions.
 const attached = "--- Content from referenced files ---"
 
-// entries reads a transcript and yields what was said. The last answer may get more
-// lines until the client states what it used.
-func entries(ctx context.Context, fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
+// reader is what is known of a transcript before a message.
+type reader struct {
+	Memory convert.Memory `json:"memory"`
+	Last   string         `json:"last"` // the uuid of the record before
+	At     time.Time      `json:"at,omitzero"`
+	Begun  bool           `json:"begun,omitempty"`
+}
+
+// Kinds of names: of records with what tells whether a line is the same, and with
+// the entry that they are in.
+const (
+	ofLine  = 'l'
+	ofEntry = 'e'
+)
+
+// clone returns a copy; of nil, one that knows nothing.
+func (r *reader) clone() *reader {
+	if r == nil {
+		return &reader{}
+	}
+	c := *r
+	c.Memory = *r.Memory.Clone()
+	return &c
+}
+
+// entries reads a transcript, or what was added to it, and yields what was said. The
+// last answer may get more lines until the client states what it used.
+func (s source) entries(ctx context.Context, fsys fs.FS, marker *convert.Marker) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		at := map[string]string{} // the entry of each record
+		r := s.reader.clone()
 		var open *convert.Entry
-		var last time.Time
-		begun := false
-		for it, err := range records(ctx, fsys, file) {
+		yielded := ""
+		for it, err := range records(ctx, fsys, s.file, s.from, r) {
+			if r.Memory.Missed() {
+				yield(convert.Entry{}, convert.ErrWhole)
+				return
+			}
 			switch {
 			case err != nil:
 				if !yield(convert.Entry{}, err) || !convert.IsSkip(err) {
 					return
 				}
 				continue
-			case it.Subtype == telemetry && it.Type == "system":
-				at[string(it.UUID)] = at[string(it.Parent)]
+			case !it.begins() && it.Subtype == telemetry:
+				to, _ := r.Memory.Get(ofEntry, string(it.Parent))
+				r.Memory.Set(ofEntry, string(it.UUID), to)
 				continue
 			case it.more && open != nil && open.ID == string(it.UUID):
 				join(open, it)
 				continue
 			}
-			if open != nil && !yield(*open, nil) {
-				return
+			if open != nil {
+				if yielded = open.ID; !yield(*open, nil) {
+					return
+				}
 			}
+			marker.Exactly(it.start, yielded, func() any { return state{s.id, s.known, it.before(r)} })
 			e := convert.Entry{Entry: entryOf(it), ID: string(it.UUID)}
 			if e.At = it.at(); e.At.IsZero() {
-				e.At = last
+				e.At = r.At
 			}
-			last = e.At
-			switch parent, known := at[string(it.Parent)]; {
+			r.At = e.At
+			switch parent, known := r.Memory.Get(ofEntry, string(it.Parent)); {
 			case known && parent != "":
 				e.Parent = parent
-			case (it.Parent == "" || known) && begun:
+			case (it.Parent == "" || known) && r.Begun:
 				e.Parent = convert.Root
 			}
-			at[e.ID] = e.ID
-			open, begun = &e, true
+			r.Memory.Set(ofEntry, e.ID, e.ID)
+			open, r.Begun = &e, true
+		}
+		if r.Memory.Missed() {
+			yield(convert.Entry{}, convert.ErrWhole)
+			return
 		}
 		if open != nil {
 			open.Draft = open.Role == tidemark.Assistant && open.Usage == nil

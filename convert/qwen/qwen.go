@@ -104,11 +104,31 @@ func find(p convert.Source) (files []string, skips []error) {
 
 // source is a transcript and the result of its first reading.
 type source struct {
-	file, id, from        string
-	title, model, project string
-	created, own, updated time.Time
-	version               string
-	telemetry             int
+	file, id string
+	about                 // all of it
+	known    about        // what a later reading goes on with
+	from, to convert.Mark // what was read; the last message may go on
+	reader   *reader      // of the entries; nil: they are read from the beginning
+}
+
+// about is what records tell of a session.
+type about struct {
+	From      string    `json:"from,omitempty"`
+	Title     string    `json:"title,omitempty"`
+	Model     string    `json:"model,omitempty"`
+	Project   string    `json:"project,omitempty"`
+	Created   time.Time `json:"created,omitzero"`
+	Own       time.Time `json:"own,omitzero"`
+	Updated   time.Time `json:"updated,omitzero"`
+	Version   string    `json:"version,omitempty"`
+	Telemetry int       `json:"telemetry,omitempty"`
+}
+
+// state is what a Bookmark has of a session.
+type state struct {
+	ID     string  `json:"id"`
+	About  about   `json:"about"`
+	Reader *reader `json:"reader"`
 }
 
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
@@ -121,9 +141,20 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 		},
 		Look: func(file string) (source, error) { return outline(ctx, p.FS, file) },
 		Identity: func(s source) convert.Identity {
-			return convert.Identity{ID: s.id, Original: s.from}
+			return convert.Identity{ID: s.id, Original: s.From}
 		},
 		Session: func(s source, _ []source) *convert.Session { return s.session(ctx, p.FS) },
+		GoOn: func(file string, g convert.Growth) *convert.Session {
+			var was state
+			if json.Unmarshal(g.State, &was) != nil || was.Reader == nil {
+				return nil
+			}
+			s := source{file: file, id: was.ID, about: was.About, from: g.Mark, reader: was.Reader}
+			if found, _, err := s.read(ctx, p.FS); !found || err != nil || s.From != was.About.From {
+				return nil
+			}
+			return s.session(ctx, p.FS)
+		},
 	}.Import(ctx, p)
 }
 
@@ -134,21 +165,10 @@ func outline(ctx context.Context, fsys fs.FS, file string) (source, error) {
 	if id, err := tidemark.ParseSessionID(strings.TrimSuffix(path.Base(file), ".jsonl")); err == nil {
 		s.id = string(id)
 	}
-	found := false
-	var skip error
-	for r, err := range records(ctx, fsys, file) {
-		if err != nil {
-			if !convert.IsSkip(err) {
-				return s, err
-			}
-			skip = cmp.Or(skip, err)
-			continue
-		}
-		found = true
-		s.id = cmp.Or(s.id, string(r.Session))
-		s.see(r.record)
-	}
+	found, skip, err := s.read(ctx, fsys)
 	switch {
+	case err != nil:
+		return s, err
 	case !found && skip != nil:
 		return s, skip
 	case !found:
@@ -159,47 +179,71 @@ func outline(ctx context.Context, fsys fs.FS, file string) (source, error) {
 	return s, nil
 }
 
-func (s *source) see(r record) {
-	s.project = cmp.Or(s.project, string(r.Cwd))
-	s.model = cmp.Or(string(r.Model), s.model)
-	s.version = cmp.Or(string(r.Version), s.version)
+// read reads the records, and the first error of one of them.
+func (s *source) read(ctx context.Context, fsys fs.FS) (found bool, skip, err error) {
+	for r, err := range records(ctx, fsys, s.file, s.from, s.reader.clone()) {
+		if err != nil {
+			if !convert.IsSkip(err) {
+				return found, skip, err
+			}
+			skip = cmp.Or(skip, err)
+			continue
+		}
+		if found = true; r.begins() {
+			s.to, s.known = r.start, s.about
+		}
+		s.id = cmp.Or(s.id, string(r.Session))
+		s.see(r.record)
+	}
+	return found, skip, nil
+}
+
+func (s *about) see(r record) {
+	s.Project = cmp.Or(s.Project, string(r.Cwd))
+	s.Model = cmp.Or(string(r.Model), s.Model)
+	s.Version = cmp.Or(string(r.Version), s.Version)
 	from := convert.Field(r.ForkedFrom, "sessionId")
-	s.from = cmp.Or(from, s.from)
+	s.From = cmp.Or(from, s.From)
 	if title := convert.Field(r.Payload, "customTitle"); r.Subtype == "custom_title" && title != "" {
-		s.title = title
+		s.Title = title
 	}
 	if r.Subtype == telemetry {
-		s.telemetry++
+		s.Telemetry++
 	}
 	at := r.at()
 	if at.IsZero() {
 		return
 	}
-	if s.created.IsZero() {
-		s.created = at
+	if s.Created.IsZero() {
+		s.Created = at
 	}
-	if from == "" && s.own.IsZero() {
-		s.own = at
+	if from == "" && s.Own.IsZero() {
+		s.Own = at
 	}
-	if at.After(s.updated) {
-		s.updated = at
+	if at.After(s.Updated) {
+		s.Updated = at
 	}
 }
 
 func (s source) session(ctx context.Context, fsys fs.FS) *convert.Session {
 	out := &convert.Session{
-		Session: tidemark.Session{Title: s.title, Agent: name, Model: s.model, Project: s.project, ForeignID: s.id, CreatedAt: s.created},
-		Entries: entries(ctx, fsys, s.file), UpdatedAt: s.updated,
+		Session:   tidemark.Session{Title: s.Title, Agent: name, Model: s.Model, Project: s.Project, ForeignID: s.id, CreatedAt: s.Created},
+		UpdatedAt: s.Updated,
 	}
-	if s.from != s.id {
-		out.Copied = s.from
+	marker := &convert.Marker{End: s.to}
+	out.Entries, out.Units = s.entries(ctx, fsys, marker), []convert.Unit{{Bookmark: marker.Bookmark}}
+	if s.From != s.id {
+		out.Copied = s.From
 	}
-	if out.Copied != "" && !s.own.IsZero() {
-		out.CreatedAt = s.own
+	if out.Copied != "" && !s.Own.IsZero() {
+		out.CreatedAt = s.Own
 	}
-	out.Extra, _ = json.Marshal(map[string]any{name: map[string]string{"version": s.version}}) // strings always marshal
-	if s.telemetry > 0 {
-		out.Lost = []string{fmt.Sprintf("%d telemetry records, which repeat the conversation", s.telemetry)}
+	out.Extra, _ = json.Marshal(map[string]any{name: map[string]string{"version": s.Version}}) // strings always marshal
+	if s.Telemetry > 0 {
+		out.Lost = []string{fmt.Sprintf("%d telemetry records, which repeat the conversation", s.Telemetry)}
+	}
+	if s.reader != nil {
+		return out // its helpers are as they were
 	}
 	dir := path.Join(path.Dir(path.Dir(s.file)), "subagents", s.id)
 	files, _ := fs.ReadDir(fsys, dir)
@@ -209,7 +253,7 @@ func (s source) session(ctx context.Context, fsys fs.FS) *convert.Session {
 			continue
 		}
 		stem := strings.TrimSuffix(file, ".jsonl")
-		worker := convert.Worker{Name: strings.TrimPrefix(path.Base(stem), "agent-"), Entries: entries(ctx, fsys, file)}
+		worker := convert.Worker{Name: strings.TrimPrefix(path.Base(stem), "agent-"), Entries: source{file: file}.entries(ctx, fsys, nil)}
 		if meta, err := convert.ReadFile(fsys, stem+".meta.json"); err == nil {
 			worker.Call = convert.Field(meta, "toolUseId")
 			worker.Name = cmp.Or(convert.Field(meta, "agentId"), worker.Name)

@@ -3,9 +3,10 @@ package qwen
 import (
 	"context"
 	"encoding/json"
-	"hash/maphash"
+	"hash/fnv"
 	"io/fs"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -74,19 +75,30 @@ func (r record) at() time.Time { return convert.ParseTime(string(r.Time)) }
 // item is a record with its line, which is valid until the next one is read.
 type item struct {
 	record
-	text []byte
-	more bool // it continues the message of the previous record
+	text  []byte
+	start convert.Mark
+	more  bool   // it continues the message of the previous record
+	last  string // the uuid of the previous record
 }
 
-// records yields the records of a transcript. A message may be written in
-// several lines with one uuid, one right after the other; any other line with
+// begins reports whether the record is the beginning of a message.
+func (it item) begins() bool { return !it.more && (it.Subtype != telemetry || it.Type != "system") }
+
+// before is what was known before the record, of which the reader knows that it was
+// there.
+func (it item) before(r *reader) *reader {
+	c := r.clone()
+	c.Last = it.last
+	c.Memory.Forget(ofLine, string(it.UUID))
+	return c
+}
+
+// records yields the records of a transcript from a mark on. A message may be written
+// in several lines with one uuid, one right after the other; any other line with
 // the uuid of an earlier one is a *Skip, unless it is the same line again.
-func records(ctx context.Context, fsys fs.FS, file string) iter.Seq2[item, error] {
+func records(ctx context.Context, fsys fs.FS, file string, from convert.Mark, r *reader) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
-		seen := map[string]uint64{}
-		seed := maphash.MakeSeed()
-		last := ""
-		for line, err := range convert.Lines(fsys, file) {
+		for line, err := range convert.LinesFrom(fsys, file, from) {
 			if cause := ctx.Err(); cause != nil {
 				yield(item{}, cause)
 				return
@@ -97,7 +109,7 @@ func records(ctx context.Context, fsys fs.FS, file string) iter.Seq2[item, error
 			}
 			var it item
 			if err == nil {
-				it, err = check(line, seen, seed, last)
+				it, err = check(line, r)
 			}
 			if err != nil {
 				if !yield(item{}, asSkip(file, err)) {
@@ -108,7 +120,8 @@ func records(ctx context.Context, fsys fs.FS, file string) iter.Seq2[item, error
 			if it.UUID == "" {
 				continue
 			}
-			last = string(it.UUID)
+			it.start, it.last = line.Start, r.Last
+			r.Last = string(it.UUID)
 			if !yield(it, nil) {
 				return
 			}
@@ -124,7 +137,7 @@ func asSkip(file string, err error) error {
 }
 
 // check decodes a line. An item without a uuid is to be skipped.
-func check(line convert.Line, seen map[string]uint64, seed maphash.Seed, last string) (item, error) {
+func check(line convert.Line, known *reader) (item, error) {
 	r, err := decode(line.Text)
 	switch {
 	case err != nil && line.Torn:
@@ -136,14 +149,16 @@ func check(line convert.Line, seen map[string]uint64, seed maphash.Seed, last st
 	case len(r.UUID) > maxIDBytes:
 		return item{}, tidemark.Invalidf("line %d: its uuid has %d bytes", line.Number, len(r.UUID))
 	}
-	sum := maphash.Bytes(seed, line.Text)
-	old, twice := seen[string(r.UUID)]
+	h := fnv.New64a()
+	h.Write(line.Text)
+	sum := strconv.FormatUint(h.Sum64(), 36)
+	old, twice := known.Memory.Get(ofLine, string(r.UUID))
 	switch {
 	case twice && old == sum:
 		return item{}, nil
-	case twice && last != string(r.UUID):
+	case twice && known.Last != string(r.UUID):
 		return item{}, tidemark.Invalidf("line %d: another record has its uuid %s", line.Number, r.UUID)
 	}
-	seen[string(r.UUID)] = sum
+	known.Memory.Set(ofLine, string(r.UUID), sum)
 	return item{record: r, text: line.Text, more: twice}, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -170,6 +171,14 @@ func TestADayOfTenToolsLosesNothingAndBringsNothingBack(t *testing.T) {
 	}
 	r := newRig(t)
 	disk := &fullDisk{Backend: memory.New()}
+	if files > usualFiles { // a list in memory looks at all records there are
+		b, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "day.db"), &sqlite.Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		disk.Backend = b
+	}
 	r.s = store.New(disk, nil)
 	r.o.Opened = open.Around(r.s)
 	r.o.Notify = func() (Notifier, error) { return newFake(3), nil }
