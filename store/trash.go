@@ -357,7 +357,12 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 			remove(r)
 		}
 	}
-	shared := false // other machines may have it
+	// Other machines may have it, also if nothing here says so: the store may be a
+	// backup from before it was shared.
+	shared, err := s.k.Has(ctx, records.MachineKey)
+	if err != nil {
+		return err
+	}
 	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindDraft, kindHandover, records.KindOrigins, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
@@ -367,7 +372,6 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 				continue // of another owner's session, in the index of a scope
 			}
 			remove(r)
-			shared = shared || kind == records.KindOrigins
 			if kind == kindWorker {
 				b.Drops = append(b.Drops, r.Key)
 			}

@@ -6,6 +6,10 @@ import "github.com/tidemark-sessions/tidemark"
 // sessions with, to name them.
 var MachinesKey = tidemark.Key{Kind: KindRemote, ID: "machines"}
 
+// MachineKey is the record of what a store itself is called by other machines. One
+// that never had a remote has none.
+var MachineKey = tidemark.Key{Kind: KindRemote, ID: "machine"}
+
 // Origins is the part of a record of KindOrigins that says which lines of a log here
 // are which lines on other machines.
 type Origins struct {

@@ -103,9 +103,10 @@ func (d *drafter) log(ctx context.Context, length int64) error {
 }
 
 // past adds what a fork begins after, once its source was purged: machines that never
-// had the source make the fork from it. Who keeps lines of the fork keeps it.
+// had the source make the fork from it. Everybody who has the fork keeps it, for whoever
+// keeps its lines may never come back.
 func (d *drafter) past(ctx context.Context, i store.Info) error {
-	if i.Base == nil || d.kept.log("") == nil || d.kept.log(pastLog) != nil {
+	if i.Base == nil || d.kept.log(pastLog) != nil {
 		return nil
 	}
 	if base, _, err := d.y.state(ctx, i.Base.Session); err != nil || !i.Base.Owned && !base.Held {

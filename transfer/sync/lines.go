@@ -224,10 +224,7 @@ func (l *line) entry() (tidemark.Entry, error) {
 
 // born notes where the newest line came from.
 func (l *logMerge) born(s *stream, in *line) {
-	l.o.add(run{Local: l.length, Count: 1, Machine: s.machine, Line: s.next, Born: in.Born == nil, Via: l.m.y.c.Store})
-	if in.Born != nil {
-		l.o.add(run{Local: l.length, Count: 1, Machine: in.Born.Machine, Line: in.Born.Line, Born: true})
-	}
+	l.o.cameAs(s, in, l.length, l.m.y.c.Store)
 }
 
 // keyed returns the line here that has a key. An entry that two machines imported is

@@ -74,9 +74,10 @@ func (m *merge) run(ctx context.Context, sources []source) error {
 	return m.settle(ctx)
 }
 
-// also adds the origins to the batch that appends the lines that they speak of.
+// also adds the origins to the batch that appends the lines that they speak of, or to
+// the one that labels a branch.
 func (m *merge) also(_ context.Context, b *tidemark.Batch) (func(error), error) {
-	if m.pending != nil && slices.ContainsFunc(b.Appends, func(a tidemark.Append) bool { return a.Log == m.log }) {
+	if m.pending != nil && (m.log == tidemark.Key{} || slices.ContainsFunc(b.Appends, func(a tidemark.Append) bool { return a.Log == m.log })) {
 		b.Puts = append([]tidemark.Record{*m.pending}, b.Puts...) // before the one that makes a session exist
 	}
 	return func(error) {}, nil
@@ -118,16 +119,7 @@ func (m *merge) purge(ctx context.Context, sources []source) (ended bool, err er
 		}
 		return false, nil
 	}
-	// The tombstone is left by whoever had the session at a remote.
-	o, err := loadOrigins(ctx, m.y.k, m.id, "")
-	if err == nil {
-		o.changed = o.version == 0
-		err = o.save(ctx, m.y.k)
-	}
-	if err == nil {
-		err = m.y.s.Destroy(ctx, m.id, m.y.o.Holder)
-	}
-	if err != nil {
+	if err := m.y.s.Destroy(ctx, m.id, m.y.o.Holder); err != nil {
 		return false, err
 	}
 	m.st.Purged, m.st.Told, m.changed = true, false, true
@@ -288,14 +280,21 @@ func (m *merge) nameBranches(ctx context.Context) error {
 		if _, taken := m.o.Seen[regLabel+name]; taken {
 			continue
 		}
-		seq := m.tips[machine]
-		if err := m.y.s.Label(ctx, m.id, seq, name); err != nil {
-			return err
-		}
 		if m.o.Branches == nil {
 			m.o.Branches = make(map[string]int64)
 		}
-		m.o.Branches[name], m.o.changed = seq, true
+		m.o.Branches[name] = m.tips[machine]
+		r, err := m.o.record()
+		if err != nil {
+			return err
+		}
+		// Known by itself, the label would be one that a person gave.
+		m.pending, m.log = &r, tidemark.Key{}
+		err = m.s.Label(ctx, m.id, m.tips[machine], name)
+		if m.pending = nil; err != nil {
+			return err
+		}
+		m.o.version, m.o.changed = m.o.version+1, false
 	}
 	return nil
 }

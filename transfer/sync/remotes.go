@@ -58,7 +58,7 @@ type thisMachine struct {
 	Name string `json:"name"`
 }
 
-var machineKey = tidemark.Key{Kind: records.KindRemote, ID: "machine"}
+var machineKey = records.MachineKey
 
 // settings is the record of a remote: where it is, what opens it, and what was last
 // seen there, which a remote that shows less has lost or hides.

@@ -184,6 +184,11 @@ func (y *syncer) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if y.c.Own.Generation == 0 && !y.o.DryRun {
+		if err := y.recognise(ctx, heads); err != nil {
+			return err
+		}
+	}
 	if y.o.check != nil {
 		if err := y.check(ctx, own, heads); err != nil {
 			return err
@@ -261,9 +266,6 @@ func (y *syncer) problem(p Problem) { y.report.Problems = append(y.report.Proble
 // has written it, such as the one of which this is a backup, this one takes another
 // id, and what is there is another machine's.
 func (y *syncer) ownHead(ctx context.Context) (*head, error) {
-	fresh := func() *head {
-		return &head{Format: format, Machine: y.me.ID, Name: y.me.Name, Shards: make(map[int]string)}
-	}
 	if y.c.Machine != "" && y.c.Machine != y.me.ID { // by another remote
 		y.c.Own, y.c.Pending = point{}, nil
 	}
@@ -273,9 +275,7 @@ func (y *syncer) ownHead(ctx context.Context) (*head, error) {
 		if y.c.Own.Generation > 0 {
 			y.problem(Problem{Machine: y.me.Name, What: "what this machine had pushed is not there any more; it is pushed again"})
 		}
-		h := fresh()
-		h.Generation, y.anew = y.c.Own.Generation, true
-		return h, nil
+		return y.again(), nil
 	}
 	if err != nil {
 		return nil, err
@@ -288,12 +288,7 @@ func (y *syncer) ownHead(ctx context.Context) (*head, error) {
 		}
 		// It is older than what this machine wrote, or nobody's.
 		y.problem(Problem{Machine: y.me.Name, What: "what this machine had pushed was changed or put back there; it is pushed again"})
-		fresh := fresh()
-		fresh.Generation, y.anew = y.c.Own.Generation, true
-		if y.c.Pending != nil {
-			fresh.Generation = max(fresh.Generation, y.c.Pending.Generation)
-		}
-		return fresh, nil
+		return y.again(), nil
 	}
 	h, err := y.openHead(y.me.ID, data)
 	if err != nil || y.c.Pending == nil || hash != y.c.Pending.Hash {
@@ -301,6 +296,18 @@ func (y *syncer) ownHead(ctx context.Context) (*head, error) {
 	}
 	y.c.Own, y.c.Pending = *y.c.Pending, nil
 	return h, y.remember(ctx, h)
+}
+
+// again returns a head that names nothing, of a machine that pushes everything once
+// more. It is newer than any that others may have seen, also than one that was about
+// to be written when an earlier run ended.
+func (y *syncer) again() *head {
+	h := &head{Format: format, Machine: y.me.ID, Name: y.me.Name, Generation: y.c.Own.Generation, Shards: make(map[int]string)}
+	if y.c.Pending != nil {
+		h.Generation = max(h.Generation, y.c.Pending.Generation)
+	}
+	y.anew = true
+	return h
 }
 
 // remember notes the sessions that this machine keeps at the remote, after a run that
@@ -342,8 +349,8 @@ func (y *syncer) takeNewID(ctx context.Context) (*head, error) {
 		return nil, err
 	}
 	y.c.Machine, y.c.Own, y.c.Pending = y.me.ID, point{}, nil
-	y.report.Renamed, y.anew = y.me.ID, true
-	return &head{Format: format, Machine: y.me.ID, Name: y.me.Name, Shards: make(map[int]string)}, nil
+	y.report.Renamed = y.me.ID
+	return y.again(), nil
 }
 
 func (y *syncer) openHead(machine string, data []byte) (*head, error) {

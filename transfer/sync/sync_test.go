@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,11 +30,19 @@ type home struct {
 	s    *store.Store
 
 	places *remote.Options // what its remote needs
+	file   string          // of its store; "": in memory
+	ahead  atomic.Int64    // by how much its clock is wrong, in nanoseconds
 }
 
 func newHome(t testing.TB, name string) *home {
-	b := memory.New()
-	return &home{t: t, name: name, b: b, s: store.New(b, nil)}
+	h := &home{t: t, name: name, b: memory.New()}
+	h.s = h.over(h.b)
+	return h
+}
+
+// over returns the store of the home over a backend.
+func (h *home) over(b tidemark.Backend) *store.Store {
+	return store.New(b, &store.Options{Now: func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }})
 }
 
 func (h *home) holder() tidemark.Holder { return store.Self("test") }
@@ -611,17 +620,25 @@ func TestAStoreFromABackupTakesAnotherID(t *testing.T) {
 func copyOf(t *testing.T, h *home) *home {
 	t.Helper()
 	to := newHome(t, h.name+" restored")
+	h.copyTo(to.b)
+	return to
+}
+
+// copyTo brings all that a home has into an empty store.
+func (h *home) copyTo(to tidemark.Backend) {
+	h.t.Helper()
+	ctx := context.Background()
 	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Adopt: true}
-	for k, err := range h.b.Walk(t.Context(), tidemark.Key{}) {
+	for k, err := range h.b.Walk(ctx, tidemark.Key{}) {
 		h.must(err)
-		r, err := h.b.Get(t.Context(), k)
+		r, err := h.b.Get(ctx, k)
 		h.must(err)
 		if r.Version > 0 {
 			r.Head = tidemark.Head{}
 			b.Puts = append(b.Puts, r)
 		}
 		var lines []tidemark.Line
-		for l, err := range h.b.Lines(t.Context(), k) {
+		for l, err := range h.b.Lines(ctx, k) {
 			h.must(err)
 			lines = append(lines, l)
 		}
@@ -629,9 +646,8 @@ func copyOf(t *testing.T, h *home) *home {
 			b.Appends = append(b.Appends, tidemark.Append{Log: k, Lines: lines, At: b.At})
 		}
 	}
-	_, err := to.b.Commit(t.Context(), b)
+	_, err := to.Commit(ctx, b)
 	h.must(err)
-	return to
 }
 
 func TestAMachineThatWasLetOutReadsNothingMore(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // later is a home whose clock is wrong.
 func later(t testing.TB, name string, by time.Duration) *home {
 	h := newHome(t, name)
-	h.s = store.New(h.b, &store.Options{Now: func() time.Time { return time.Now().Add(by) }})
+	h.ahead.Store(int64(by))
 	return h
 }
 

@@ -33,6 +33,9 @@ func main() {
 	if len(os.Args) > 2 && os.Args[1] == streamCommand {
 		os.Exit(readStream(os.Args[2:]))
 	}
+	if len(os.Args) > 4 && os.Args[1] == linkCommand {
+		os.Exit(serveLink(os.Args[2:]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:])
 	stop()
@@ -126,6 +129,7 @@ type size struct {
 	followed  int    // files of other tools that are watched
 	noticed   int    // lines that are added to them
 	idle      time.Duration
+	synced    int // sessions that two machines share
 	shelved   int // sessions that a page lists
 	turned    int // entries of a session that a page shows
 	rolled    int // of them that scroll past
@@ -137,13 +141,13 @@ var (
 		trees: []int{1_000, 100_000, 1_000_000}, branches: 20,
 		listed: [2]int{100_000, 10_000}, lists: 30, few: 1_000, processes: 6,
 		entries: 100_000, moved: 20_000, asked: 50, lags: 9, moves: 7, deltas: 10_000, foreign: 1e9,
-		unchanged: 20_000, followed: 50_000, noticed: 200, idle: time.Minute, shelved: 20_000, turned: 50_000, rolled: 10_000}
+		unchanged: 20_000, followed: 50_000, noticed: 200, idle: time.Minute, synced: syncedSessions, shelved: 20_000, turned: 50_000, rolled: 10_000}
 	small = size{reps: 9, appends: 100, writers: []int{8, 64}, shared: 1024,
 		logs: []int{1_000, 100_000, 1_000_000}, peer: 100_000, tails: 150,
 		trees: []int{1_000, 100_000}, branches: 12,
 		listed: [2]int{20_000, 2_000}, lists: 10, few: 1_000, processes: 4,
 		entries: 20_000, moved: 10_000, asked: 50, lags: 5, moves: 7, deltas: 10_000, foreign: 50e6,
-		unchanged: 2_000, followed: 2_000, noticed: 50, idle: 10 * time.Second, shelved: 2_000, turned: 10_000, rolled: 2_000}
+		unchanged: 2_000, followed: 2_000, noticed: 50, idle: 10 * time.Second, synced: 2_000, shelved: 2_000, turned: 10_000, rolled: 2_000}
 )
 
 // run is one run of the program.
@@ -176,6 +180,7 @@ var parts = []part{
 	{"archive", (*run).moving},
 	{"import", (*run).bringing},
 	{"watch", (*run).watching},
+	{"sync", (*run).sharing},
 	{"chat", (*run).chatting},
 	{"fleet", (*run).herding},
 	{"daemons", (*run).shifts},

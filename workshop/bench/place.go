@@ -39,8 +39,9 @@ type place struct {
 	*store.Store // nil while it is closed
 	backend      string
 	dir          string
-	url          string // as the command line names it
-	keyFile      string // of a sealed one
+	url          string   // as the command line names it
+	keyFile      string   // of a sealed one
+	environ      []string // of the processes that use it
 	who          tidemark.Holder
 	ago          time.Duration      // by how much its clock is behind
 	session      tidemark.SessionID // the only one, in a store that was made for it

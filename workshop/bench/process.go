@@ -73,7 +73,7 @@ func (r *run) commandOf(ctx context.Context, name string, p *place, args ...stri
 	cmd.Dir = filepath.Join(home, "project")
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
 	if p != nil {
-		cmd.Env = append(cmd.Env, "TIDEMARK_STORE="+p.url)
+		cmd.Env = append(append(cmd.Env, "TIDEMARK_STORE="+p.url), p.environ...)
 	}
 	if p != nil && p.keyFile != "" {
 		cmd.Env = append(cmd.Env, "TIDEMARK_KEY_FILE="+p.keyFile)

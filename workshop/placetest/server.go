@@ -70,7 +70,12 @@ func (s *TidemarkServer) Authenticate(r *http.Request) (request.Caller, error) {
 
 // As is what somebody opens remotes with; "" has no token.
 func (s *TidemarkServer) As(token string) *remote.Options {
-	return &remote.Options{Token: func(string) func(context.Context) (string, error) {
+	return &remote.Options{Token: Token(token)}
+}
+
+// Token has every server be told the same.
+func Token(token string) func(address string) func(context.Context) (string, error) {
+	return func(string) func(context.Context) (string, error) {
 		return func(context.Context) (string, error) { return token, nil }
-	}}
+	}
 }

@@ -1,5 +1,5 @@
 // Package placetest runs what remotes lie in, for tests: a real sshd, a real server that
-// speaks S3. What is missing
+// speaks S3, a Tidemark server, and what cuts the connections to them. What is missing
 // on a machine is named, and the test that needs it is skipped.
 //
 //	s := placetest.SSH(t)
@@ -26,8 +26,11 @@ import (
 type SSHServer struct {
 	Options *remote.Options // ssh with the keys that it lets in
 	Dir     string          // has ssh_config, known_hosts and authorized_keys
-	port    int
+	Addr    string          // HOST:PORT, or where a Cutter stands before it
 }
+
+// hostName is what the sshd is known as, whichever way leads to it.
+const hostName = "place"
 
 // sshdProgram is absolute: sshd starts itself again by its name.
 const sshdProgram = "/usr/sbin/sshd"
@@ -52,7 +55,7 @@ func SSH(t testing.TB) *SSHServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &SSHServer{Dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
+	s := &SSHServer{Dir: t.TempDir(), Addr: l.Addr().String()}
 	write := func(name, text string) string {
 		path := filepath.Join(s.Dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -73,11 +76,11 @@ func SSH(t testing.TB) *SSHServer {
 	}
 	host, hostPublic := key("host_key")
 	own, ownPublic := key("own_key")
-	known := write("known_hosts", fmt.Sprintf("[127.0.0.1]:%d %s", s.port, hostPublic))
+	known := write("known_hosts", hostName+" "+hostPublic)
 	allowed := write("authorized_keys", ownPublic)
 	config := write("sshd_config", strings.Join([]string{"HostKey " + host, "AuthorizedKeysFile " + allowed, "StrictModes no", "UsePAM no", "PasswordAuthentication no",
 		"KbdInteractiveAuthentication no", "PermitRootLogin yes", "PidFile none", "LogLevel ERROR", ""}, "\n"))
-	ssh := write("ssh_config", strings.Join([]string{"User " + me.Username, "IdentityFile " + own, "IdentitiesOnly yes", "UserKnownHostsFile " + known, "GlobalKnownHostsFile none", "StrictHostKeyChecking yes", ""}, "\n"))
+	ssh := write("ssh_config", strings.Join([]string{"User " + me.Username, "IdentityFile " + own, "IdentitiesOnly yes", "HostKeyAlias " + hostName, "UserKnownHostsFile " + known, "GlobalKnownHostsFile none", "KexAlgorithms curve25519-sha256", "StrictHostKeyChecking yes", ""}, "\n"))
 	s.Options = &remote.Options{Environ: []string{remote.SSHVariable + "=ssh -F " + ssh}}
 
 	var running sync.WaitGroup
@@ -137,5 +140,5 @@ func serveSSH(c *net.TCPConn, config string) {
 
 // URL is the URL of a folder, with the program that serves it.
 func (s *SSHServer) URL(dir, program string) string {
-	return fmt.Sprintf("ssh://127.0.0.1:%d%s?program=%s", s.port, dir, program)
+	return fmt.Sprintf("ssh://%s%s?program=%s", s.Addr, dir, program)
 }
