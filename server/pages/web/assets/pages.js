@@ -459,6 +459,7 @@
         if (form !== composer && !form.matches("[data-talk]") || form.dataset.busy) { if (form.dataset.busy) e.preventDefault(); return; }
         e.preventDefault();
         form.dataset.busy = "1";
+        if (form.matches("[action$='/stop']")) stopped = true;
         if (form !== composer) { await post(form, new FormData(form, e.submitter)); delete form.dataset.busy; return; }
         const text = field.value;
         if (queue.length || answers()) {
@@ -483,8 +484,8 @@
       // What is said ahead waits here until the answer is there, and can be taken
       // back until then. What went wrong is looked at by a person first.
       const ahead = document.getElementById("ahead"), waits = kept + ":ahead", mostQueued = 20, queue = JSON.parse(sessionStorage.getItem(waits) || "[]");
-      const answers = () => document.querySelector("#talk .running") !== null;
-      let sending = false;
+      const answers = () => document.querySelector("#talk .running") !== null && document.getElementById("banner").hidden;
+      let sending = false, stopped = false;
       const drawQueue = () => {
         if (queue.length) sessionStorage.setItem(waits, JSON.stringify(queue)); else sessionStorage.removeItem(waits);
         ahead.hidden = !queue.length;
@@ -501,12 +502,13 @@
       const sayNext = async (asked) => {
         if (!queue.length || sending || answers() || !asked && document.querySelector("#talk .notice")) return;
         sending = true;
+        stopped = false;
         const done = await post(composer, { text: queue[0] });
         if (done) { queue.shift(); drawQueue(); }
         sending = false;
       };
       drawQueue();
-      on("htmx:sseMessage", (e) => { if (e.target.id === "talk") sayNext(false); });
+      on("htmx:sseMessage", (e) => { if (e.target.id === "talk") sayNext(stopped); });
     }
 
     // The menu opens for the entry that it was asked for from.
@@ -541,6 +543,11 @@
       jump.href = to;
     });
     const closeSheet = () => { const rail = document.getElementById("rail"); if (rail && rail.matches(":popover-open")) rail.hidePopover(); };
+
+    // Who reads the end of a session sees the last of its turns listed.
+    const lastTurns = () => requestAnimationFrame(() => { const list = document.querySelector("#rail .outline"); if (list && atEnd) list.scrollTop = list.scrollHeight; });
+    lastTurns();
+    settled((e) => e.target.closest?.("#rail"), lastTurns, signal);
 
     // One button that copies follows the pointer and the focus from code to code.
     const copyCode = document.querySelector(".copy"), place = document.querySelector(".conversation");
