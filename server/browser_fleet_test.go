@@ -74,6 +74,19 @@ func TestABrowserRunsWatchesAndCancelsJobsAndAnswersReviews(t *testing.T) {
 			asked := askWrite(t, st).Job().ID
 			w.opens("/fleet")
 			w.sees("Write a file", "two</script>")
+			if answer == "approve" {
+				// What was approved by mistake can be taken back: when its time comes,
+				// nothing is sent.
+				asks[bool](w, `!!(window.__timer = setTimeout) && !!(window.setTimeout = (then, ms) => ms === 4000 ? (window.__due = then, 0) : __timer(then, ms))`)
+				w.clicks(`button[value=approve]`)
+				w.until(`!document.getElementById("undo").hidden && document.getElementById("undo").innerText.startsWith("Approved:") && window.__due`)
+				w.types("u")
+				w.until(`document.getElementById("undo").hidden`)
+				asks[bool](w, `window.__due().then(() => !!(window.setTimeout = __timer))`)
+				if got := s.answered(t, asked); got != fleet.ReviewWaiting {
+					t.Errorf("taken back, it is %s", got)
+				}
+			}
 			w.clicks(`button[value=` + answer + `]`)
 			w.until(`document.querySelector("#waiting")?.hidden`)
 			if got := s.answered(t, asked); got != state {

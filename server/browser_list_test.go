@@ -117,6 +117,40 @@ func TestAListIsSortedNarrowedAndAddedUp(t *testing.T) {
 	}
 }
 
+func TestAListIsNarrowedByWhatItsSessionsCost(t *testing.T) {
+	s := onSQLite(t)
+	st := s.of("a", "jo")
+	spent(t, st, tidemark.Session{Title: "barge"}, 1, 2)
+	spent(t, st, tidemark.Session{Title: "anchor"}, 1, 3)
+	spent(t, st, tidemark.Session{Title: "dinghy"}, 1, 0.05)
+	raft := st.Create(tidemark.Session{Title: "raft"}, process.Self("talk")) // nobody knows what it cost
+	must[[]int64](t)(raft.Append(t.Context(), tidemark.Say(tidemark.User, "does it float?")))
+	if err := raft.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := s.window(t)
+	w.signsIn("a")
+	w.until(`[...document.querySelectorAll("#totals .chip")].map((c) => c.textContent).join() === "< $0.10 1,$1–$10 2"`)
+	w.leaves(func() { w.clicks("#totals .chip") })
+	order := func() string {
+		return asks[string](w, `[...document.querySelectorAll(".sessions [data-open-row]")].map((a) => a.innerText.trim()).join(" ")`)
+	}
+	if got := order(); got != "dinghy" {
+		t.Errorf("of the cheap ones there are %q", got)
+	}
+	w.until(`document.querySelector("#totals .chip[aria-current]")`)
+	w.leaves(func() { w.clicks("#totals .chip[aria-current]") })
+	if got := order(); got != "raft dinghy anchor barge" {
+		t.Errorf("all are %q", got)
+	}
+	w.opens("/sessions?cost=1-10&sort=title")
+	if got := order(); got != "anchor barge" {
+		t.Errorf("of the others there are %q", got)
+	}
+	w.opens("/sessions?cost=none")
+	w.sees("want one of")
+}
+
 func TestASearchIsNarrowedByWhatItFound(t *testing.T) {
 	s := onSQLite(t)
 	st := s.of("a", "jo")
@@ -131,17 +165,18 @@ func TestASearchIsNarrowedByWhatItFound(t *testing.T) {
 	}
 	w := s.window(t)
 	w.signsIn("a")
+	w.until(`document.getElementById("totals").innerText.includes("2 sessions")`) // they are counted
 	w.opens("/sessions?q=crate")
 	w.sees("barge", "anchor", "27 more in this session")
 	facet := func(name string) string {
 		return asks[string](w, fmt.Sprintf(`[...document.querySelectorAll(".facets section")].filter((s) => s.querySelector("h2").innerText === %q).map((s) => [...s.querySelectorAll("li")].map((l) => l.innerText.replace(/\s+/g, " ").trim()).join(", ")).join()`, name))
 	}
-	for name, want := range map[string]string{"Said by": "user 32, tool 1", "Project": "quay 30, yard 3", "Model": "tide-1 30, tide-2 3", "Tag": "wood 30", "Errors": "with an error 1", "Agent": "coder 30"} {
+	for name, want := range map[string]string{"Said by": "user 32, tool 1", "Project": "quay 30, yard 3", "Model": "tide-1 30, tide-2 3", "Tag": "wood 30", "Errors": "with an error 1", "Agent": "coder 30", "Cost of the session": "$1–$10 30"} {
 		if got := facet(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	for _, step := range []struct{ value, sees, not string }{{"quay", "barge", "anchor"}, {"tide-2", "anchor", "barge"}, {"with an error", "no crate here", "where is the crate"}, {"wood", "barge", "anchor"}, {"2024-03-09", "an old crate", "where is the crate"}, {"tool", "no crate here", "barge"}} {
+	for _, step := range []struct{ value, sees, not string }{{"quay", "barge", "anchor"}, {"tide-2", "anchor", "barge"}, {"with an error", "no crate here", "where is the crate"}, {"wood", "barge", "anchor"}, {"$1–$10", "barge", "anchor"}, {"2024-03-09", "an old crate", "where is the crate"}, {"tool", "no crate here", "barge"}} {
 		w.opens("/sessions?q=crate")
 		w.leaves(func() {
 			asks[bool](w, fmt.Sprintf(`(() => { [...document.querySelectorAll(".facets li a")].find((a) => a.innerText.startsWith(%q)).click(); return true; })()`, step.value))

@@ -123,11 +123,23 @@ func TestAPersonTalksInASessionFromItsPage(t *testing.T) {
 	was := asks[int](w, `window.__piece.textContent.length`)
 	w.opens("/sessions/" + string(id))
 	w.until(fmt.Sprintf(`document.querySelector("#talk .piece") && document.querySelector("#talk .piece").textContent.length > %d`, was))
-	w.fills("#say", "too early"+kb.Enter)
-	w.sees("an answer is under way")
+	// What is said meanwhile waits, also on a page that is loaded again, and can be
+	// taken back; the rest is said in its turn.
+	for _, text := range []string{"by mistake", "[[fake say The first is answered.]]", "[[fake say The second is answered.]]"} {
+		w.fills("#say", text+kb.Enter)
+		w.until(fmt.Sprintf(`document.getElementById("ahead").innerText.includes(%q) && !document.getElementById("say").value`, text))
+	}
+	w.opens("/sessions/" + string(id))
+	w.until(`document.querySelectorAll("#ahead li").length === 3`)
+	w.clicks("#ahead li:first-child button")
+	w.until(`document.querySelectorAll("#ahead li").length === 2 && document.getElementById("say").value === "by mistake"`)
 	w.fills("#say", "")
 	w.presses(`form[action$="/stop"] button`)
+	w.until(`document.getElementById("ahead").hidden && [...document.querySelectorAll("#entries .said.assistant")].filter((e) => /(first|second) is answered/.test(e.innerText)).length === 2`)
 	w.until(`!document.querySelector("#talk .running, #talk .piece")`)
+	if asks[bool](w, `document.getElementById("entries").innerText.includes("by mistake")`) {
+		t.Error("what was taken back was said")
+	}
 
 	// What it wants to do is shown whole, and done once it is allowed.
 	made := filepath.Join(folder, "made.txt")
@@ -156,6 +168,28 @@ func TestAPersonTalksInASessionFromItsPage(t *testing.T) {
 			t.Errorf("%q was said %d times", text, n)
 		}
 	}
+}
+
+func TestASessionBeginsOnThePages(t *testing.T) {
+	s, _ := talking(t)
+	w := s.window(t)
+	w.signsIn("a")
+	w.opens("/sessions")
+	w.types("n")
+	w.until(`document.querySelector(".begin").open`)
+	w.fills("#begin-text", "[[fake say A new one begins.]]")
+	w.fills("#begin-project", "/nowhere/at/all")
+	w.leaves(func() { w.clicks(".begin button") })
+	w.sees("not a work tree of yours")
+	w.opens("/sessions")
+	w.types("n")
+	w.fills("#begin-text", "[[fake say A new one begins.]]")
+	w.leaves(func() { w.clicks(".begin button") })
+	w.until(`location.pathname.length > 30 && [...document.querySelectorAll("#entries .said.assistant")].some((e) => e.innerText.includes("A new one begins."))`)
+	// It goes on like any other.
+	w.until(`!document.querySelector("#talk .running, #talk .piece")`)
+	w.says("[[fake say And goes on.]]")
+	w.until(`[...document.querySelectorAll("#entries .said.assistant")].some((e) => e.innerText.includes("And goes on."))`)
 }
 
 func TestOnlyThePersonAtThisMachineTalks(t *testing.T) {
@@ -207,6 +241,9 @@ func TestOnlyThePersonAtThisMachineTalks(t *testing.T) {
 		"an answer to what was not asked":    {a, "/sessions/" + string(id) + "/answer", here, 400},
 		"asking for a session of another":    {b, "/sessions/" + string(foreign) + "/ask", here, 403},
 		"stopping the talk of somebody else": {b, "/sessions/" + string(id) + "/stop", here, 403},
+		"another user's new session":         {b, "/sessions/new", here, 403},
+		"a new one from another origin":      {a, "/sessions/new", header("Origin", "http://elsewhere.example"), 401},
+		"a new one through a proxy":          {a, "/sessions/new", header("X-Forwarded-For", "203.0.113.7"), 403},
 	} {
 		if got := send(c.secret, c.path, c.change); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

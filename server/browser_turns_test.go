@@ -95,9 +95,11 @@ func TestASessionReadsLikeAConversation(t *testing.T) {
 	w.until(`document.getElementById("e1")`)
 
 	// One click from an entry to what can be done with it.
-	asks[bool](w, `!document.querySelector("#e6 [data-from]").focus()`)
+	asks[bool](w, `!document.querySelector("#e6 .seq").focus()`)
+	w.types("\t\t")
 	w.types("\r")
 	w.until(`document.querySelector("#act:popover-open #at") && document.getElementById("at").value === "6"`)
+	asks[bool](w, `!document.getElementById("act").hidePopover() && !document.querySelector("#e9 .seq").focus()`)
 	if got := asks[string](w, `fetch(document.querySelector("#e9 [data-copy-from]").dataset.copyFrom).then((r) => r.text())`); got != "It is **written**.\n\n```go\nfunc tide() {}\n```\n\n" {
 		t.Errorf("an entry is copied as %q", got)
 	}

@@ -110,7 +110,7 @@ func parseCursor(text string) (c keptCursor, err error) {
 // sum tells questions apart. How many hits are asked for and how long is looked
 // may differ from answer to answer.
 func (q *Question) sum() string {
-	b, err := json.Marshal([]any{q.Text, q.All, q.None, q.Session, q.Role, q.Agent, q.Project, q.Tag, q.Trash, q.Tool, q.Model, q.Until, q.Failed})
+	b, err := json.Marshal([]any{q.Text, q.All, q.None, q.Session, q.Role, q.Agent, q.Project, q.Tag, q.Trash, q.Tool, q.Model, q.Until, q.Failed, q.Cost})
 	if err != nil {
 		return ""
 	}

@@ -18,6 +18,7 @@ const (
 	FacetTag     = "tag"
 	FacetDay     = "day"
 	FacetError   = "error"
+	FacetCost    = "cost"
 )
 
 // maxFacetValues bounds the values of a facet that are told: those with the most
@@ -41,7 +42,7 @@ type FacetValue struct {
 // tally counts hits.
 type tally struct{ by map[string]map[string]int64 }
 
-func (t *tally) add(f Found) {
+func (t *tally) add(f Found, costOf func(Info) string) {
 	if t.by == nil {
 		t.by = make(map[string]map[string]int64)
 	}
@@ -65,6 +66,9 @@ func (t *tally) add(f Found) {
 	if failed(f.Entry) {
 		count(FacetError, "yes")
 	}
+	if costOf != nil {
+		count(FacetCost, costOf(f.Info))
+	}
 }
 
 // failed reports whether an entry tells of an error.
@@ -75,7 +79,7 @@ func failed(e tidemark.Entry) bool {
 // facets returns what was counted, in a fixed order.
 func (t *tally) facets(atLeast bool) []Facet {
 	var all []Facet
-	for _, name := range []string{FacetRole, FacetProject, FacetAgent, FacetTool, FacetModel, FacetTag, FacetDay, FacetError} {
+	for _, name := range []string{FacetRole, FacetProject, FacetAgent, FacetTool, FacetModel, FacetTag, FacetCost, FacetDay, FacetError} {
 		f := Facet{Name: name, Values: []FacetValue{}, AtLeast: atLeast}
 		for _, v := range slices.Sorted(maps.Keys(t.by[name])) {
 			f.Values = append(f.Values, FacetValue{v, t.by[name][v]})

@@ -272,7 +272,7 @@ func (h *hunt) entryFits(f Found) bool {
 func (h *hunt) sessionFits(i Info) bool {
 	q := &h.q
 	return (q.Agent == "" || q.Agent == i.Agent) && (q.Tool == "" || q.Tool == cmp.Or(i.Tool, Native)) && (q.Project == "" || slices.Contains(h.places, i.Project)) &&
-		(q.Tag == "" || h.labelled[i.Name()] || hasTag(i.Session, q.Tag))
+		(q.Tag == "" || h.labelled[i.Name()] || hasTag(i.Session, q.Tag)) && (q.Cost == "" || q.CostOf != nil && q.CostOf(i) == q.Cost)
 }
 
 func (h *hunt) stateFits(i Info) bool { return (i.State == Live) != h.q.Trash }

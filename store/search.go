@@ -31,6 +31,7 @@ type Question struct {
 	Since   time.Time
 	Until   time.Time // before this instant; zero: until now
 	Failed  bool      // only what tells of an error
+	Cost    string    // only sessions of this value of CostOf
 	Trash   bool      // what is in the trash, instead of what is not
 
 	Limit      int           // 0: DefaultHits
@@ -38,6 +39,9 @@ type Question struct {
 	After      string        // Answer.Next of the same question: go on behind it
 	Within     time.Duration // look no longer than this, more or less; 0: until everything was looked at
 	Facets     bool          // count all hits by what they have in common; not with After
+	// CostOf, when it is not nil, is the range that what a session cost is in, "" when
+	// that is not known: the store keeps no sums, but who asks may.
+	CostOf func(Info) string
 	// Progress, when it is not nil, is called as lines are read that are in no index,
 	// with how many they are so far.
 	Progress func(lines int64)
@@ -377,7 +381,7 @@ func (h *hunt) take(f Found) bool {
 		h.answer.Found = append(h.answer.Found, f)
 	}
 	if h.counts() {
-		h.tally.add(f)
+		h.tally.add(f, h.q.CostOf)
 	}
 	return true
 }

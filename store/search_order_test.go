@@ -84,6 +84,7 @@ func TestFacetsCountAllHitsAlsoThoseOfLaterAnswers(t *testing.T) {
 	}, func(t *testing.T, s *store.Store) {
 		q := lookFor("fish")
 		q.Facets, q.Limit = true, 1
+		q.CostOf = func(i store.Info) string { return map[string]string{"one": "dear"}[i.Title] }
 		a, err := s.Search(t.Context(), q)
 		if err != nil || a.Next == "" || len(a.Found) != 1 {
 			t.Fatalf("%d hits, next %q, %v", len(a.Found), a.Next, err)
@@ -95,13 +96,15 @@ func TestFacetsCountAllHitsAlsoThoseOfLaterAnswers(t *testing.T) {
 		delete(got, store.FacetDay)
 		same(t, got, map[string]string{
 			"role": "[{user 2} {assistant 1} {tool 1}] false", "agent": "[{ada 3} {bob 1}] false", "project": "[{/p 3}] false",
-			"tool": "[{tidemark 4}] false", "model": "[{m 3}] false", "error": "[{yes 1}] false",
+			"tool": "[{tidemark 4}] false", "model": "[{m 3}] false", "error": "[{yes 1}] false", "cost": "[{dear 3}] false",
 		})
 		// Each leads to as many hits as it counts.
 		for _, f := range a.Facets {
 			for _, v := range f.Values {
 				q := lookFor("fish")
 				switch f.Name {
+				case store.FacetCost:
+					q.Cost, q.CostOf = v.Value, func(i store.Info) string { return map[string]string{"one": "dear"}[i.Title] }
 				case store.FacetRole:
 					q.Role = v.Value
 				case store.FacetProject:

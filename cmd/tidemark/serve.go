@@ -137,8 +137,12 @@ func (v *serveFlags) logger() *slog.Logger {
 // nil, it is used instead of the configured one.
 func (a *app) conversation(ctx context.Context, s *store.Store, o routes.ChatOptions, model *agent.Model) (routes.Conversation, error) {
 	folder := currentFolder()
-	if i, err := s.Session(ctx, o.Session); o.Person && err == nil {
-		folder = a.setup(a.config).FolderFor(i.Session, folder)
+	of := tidemark.Session{Project: o.Project}
+	if i, err := s.Session(ctx, o.Session); err == nil {
+		of = i.Session
+	}
+	if o.Person {
+		folder = a.setup(a.config).FolderFor(of, folder)
 	}
 	set := (&chatFlags{choice: agent.Choice{Model: o.Model}}).options(a, s, projectAt(folder), folder)
 	if !o.Person {

@@ -100,6 +100,7 @@ type ChatOptions struct {
 	Session  tidemark.SessionID // "": a new one
 	ForceNew bool               // with fresh interpreters and buffers
 	Model    string
+	Project  string // of a new one: a work tree on this machine; "": the folder of the server
 	// Person means that somebody sits at this machine: the conversation is the one
 	// that they would have in a terminal, in the folder of the session.
 	Person bool

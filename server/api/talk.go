@@ -337,6 +337,44 @@ func (s *Server) Say(ctx context.Context, id tidemark.SessionID, text string) er
 	}
 }
 
+// BeginTalk begins a new session of the caller, who may talk, in a project and with
+// a model, "" for those of this machine, and returns once what they said is kept.
+// ErrInvalid means that the project is no work tree of theirs here.
+func (s *Server) BeginTalk(ctx context.Context, project, model, text string) (tidemark.SessionID, error) {
+	if s.o.Chat == nil {
+		return "", tidemark.Unsupportedf("this server holds no conversations")
+	}
+	if project != "" && s.TalkFolder(tidemark.Session{Project: project}) != project {
+		return "", tidemark.Invalidf("project %.200q: not a work tree of yours on this machine", project)
+	}
+	st, err := s.stores.Mine(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !s.shutdown.Enter() {
+		return "", request.Unavailable("the server is going down")
+	}
+	t := newTalk(true)
+	if t.conv, err = s.o.Chat(context.WithoutCancel(ctx), st, ChatOptions{Person: true, Project: project, Model: model, Emit: t.hear}); err != nil {
+		s.shutdown.Leave()
+		return "", err
+	}
+	name := talkName(request.CallerOf(ctx), t.conv.ID())
+	s.talks.add(name, t) // nobody else knows its id
+	t.rest = time.NewTimer(talkIdle)
+	close(t.ready)
+	go s.attend(context.WithoutCancel(ctx), name, t)
+	kept, err := t.say(ctx, text)
+	if kept != nil {
+		select {
+		case err = <-kept:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return t.conv.ID(), err
+}
+
 // say begins a turn. It returns nothing when the conversation is about to end.
 func (t *Talk) say(ctx context.Context, text string) (<-chan error, error) {
 	t.mu.Lock()

@@ -27,6 +27,7 @@ type listed struct {
 	f      store.Filter
 	until  time.Time
 	active *wasActive
+	costs  *survey // what sessions cost; nil: it is not known yet, or nobody asked
 	view   web.SessionsView
 }
 
@@ -78,6 +79,15 @@ func (s *Site) listed(r *http.Request) (*listed, error) {
 			v.Task = taskView(t)
 		}
 	}
+	if v.Cost, err = choose("cost", q.Get("cost"), append([]string{""}, web.CostRanges...)...); err != nil {
+		return nil, err
+	}
+	if v.Cost != "" {
+		var t *task
+		if l.costs, t = s.surveyOf(r.Context(), glance); l.costs == nil {
+			v.Task = taskView(t)
+		}
+	}
 	l.st, err = s.stores.Mine(r.Context())
 	return l, err
 }
@@ -98,6 +108,9 @@ func (l *listed) unknown() []string {
 // keeps reports whether a session is listed that the store has found: it has no
 // filter by model or for the time before something.
 func (l *listed) keeps(i store.Info) bool {
+	if l.view.Cost != "" && l.costs.costOf(i) != l.view.Cost {
+		return false
+	}
 	if l.active != nil {
 		return l.active.has(i, l.view.Model)
 	}
@@ -136,7 +149,7 @@ func (s *Site) newest(ctx context.Context, l *listed) error {
 		l.f.After = c.After()
 		v.Newest = address("/sessions", l.q, "cursor", "")
 	}
-	if v.Model == "" && l.until.IsZero() && l.active == nil {
+	if v.Model == "" && l.until.IsZero() && l.active == nil && v.Cost == "" {
 		l.f.Limit = listRows + 1
 	}
 	var infos []store.Info
@@ -209,10 +222,6 @@ func (s *Site) sorted(ctx context.Context, l *listed) error {
 // fillRows makes the rows of the list. The shortest sessions are counted first, so
 // that a long one does not keep the others from being counted.
 func (s *Site) fillRows(ctx context.Context, l *listed, infos []store.Info, damage map[string]error) error {
-	leases, err := leasesOf(ctx, l.st)
-	if err != nil {
-		return err
-	}
 	if err := l.st.SetMachines(ctx, infos); err != nil {
 		return err
 	}
@@ -221,8 +230,11 @@ func (s *Site) fillRows(ctx context.Context, l *listed, infos []store.Info, dama
 	for at, i := range infos {
 		order[at] = at
 		var lease store.Lease
+		var err error
 		if i.Owner == "" { // those of others are private
-			lease = leases[i.ID]
+			if lease, err = l.st.Lease(ctx, i.ID); err != nil && !errors.Is(err, tidemark.ErrCorrupt) { // the page of the store reports it
+				return err
+			}
 		}
 		if rows[at], err = s.sessionRow(ctx, l.st, i, lease, damage[i.Name()]); err != nil {
 			return err
@@ -263,9 +275,31 @@ func (s *Site) sessionTotals(w http.ResponseWriter, r *http.Request) {
 			return "", nil, err
 		}
 		totals := u.totals(infos)
-		l.view.Totals = &totals
+		l.view.Totals, l.view.Costs = &totals, l.byCost(u, infos)
 		return "totals", l.view, nil
 	})
+}
+
+// byCost counts the sessions of a list by what they cost, nil if they all cost
+// the same.
+func (l *listed) byCost(u *survey, infos []store.Info) *web.FacetView {
+	f := store.Facet{Name: store.FacetCost}
+	n := make(map[string]int64)
+	for _, i := range infos {
+		n[u.costOf(i)]++
+		f.AtLeast = f.AtLeast || u.usedBy(i).Partial
+	}
+	for _, value := range web.CostRanges {
+		if n[value] > 0 {
+			f.Values = append(f.Values, store.FacetValue{Value: value, N: n[value]})
+		}
+	}
+	if len(f.Values) < 2 && l.view.Cost == "" {
+		return nil
+	}
+	q := maps.Clone(l.q)
+	q.Del("from")
+	return &facets(q, []store.Facet{f})[0]
 }
 
 // facets are what a search found by what it has in common, with the addresses
@@ -295,6 +329,11 @@ func facets(q url.Values, found []store.Facet) []web.FacetView {
 				row.Path = address("/sessions", to, name, value.Value)
 			}
 			v.Values = append(v.Values, row)
+		}
+		if f.Name == store.FacetCost {
+			slices.SortFunc(v.Values, func(a, b web.FacetValue) int {
+				return cmp.Compare(slices.Index(web.CostRanges, a.Value), slices.Index(web.CostRanges, b.Value))
+			})
 		}
 		if f.Name == store.FacetDay {
 			slices.SortFunc(v.Values, func(a, b web.FacetValue) int { return cmp.Compare(b.Value, a.Value) })

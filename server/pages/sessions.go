@@ -54,6 +54,9 @@ func (s *Site) sessionsPage(r *http.Request) (view, error) {
 		err = s.newest(r.Context(), l)
 	}
 	cleanScopes(v)
+	if v.Begin = v.State == "" && s.api.MayTalk(r); v.Begin {
+		v.Folder = render.CleanLine(s.api.TalkFolder(tidemark.Session{}))
+	}
 	f := s.frame(r, "sessions")
 	f.Unknown = l.unknown()
 	return view{f, *v}, err
@@ -83,6 +86,10 @@ func address(path string, q url.Values, name, value string) string {
 	return path + "?" + next.Encode()
 }
 
+// readLeases bounds how many leases a page reads: there are as many as sessions are
+// open, which are few, unless programs died by the thousand.
+const readLeases = 1000
+
 // leasesOf are the current leases, including those of dead holders.
 func leasesOf(ctx context.Context, st *store.Store) (map[tidemark.SessionID]store.Lease, error) {
 	all := make(map[tidemark.SessionID]store.Lease)
@@ -93,7 +100,9 @@ func leasesOf(ctx context.Context, st *store.Store) (map[tidemark.SessionID]stor
 		if err != nil {
 			return nil, err
 		}
-		all[l.Session()] = l
+		if all[l.Session()] = l; len(all) == readLeases {
+			break
+		}
 	}
 	return all, nil
 }
@@ -201,7 +210,15 @@ func (s *Site) searchSessions(r *http.Request, l *listed) error {
 	v.Searched = true
 	address := func(cursor string) string { return address("/sessions", l.q, "cursor", cursor) }
 	q := store.Question{Agent: f.Agent, Project: f.Project, Tag: f.Tag, Since: f.Since, Trash: f.State == store.Trash, Limit: listHits, PerSession: shownHits,
-		Tool: v.Tool, Model: v.Model, Role: v.Role, Until: l.until, Failed: v.Failed != "", Facets: true, After: l.q.Get("cursor")}
+		Tool: v.Tool, Model: v.Model, Role: v.Role, Until: l.until, Failed: v.Failed != "", Facets: true, After: l.q.Get("cursor"), Cost: v.Cost}
+	// What is not counted yet is counted meanwhile: nobody waits for it who did not
+	// ask for it.
+	if l.costs == nil && v.Cost == "" {
+		l.costs, _ = s.surveyOf(r.Context(), 0)
+	}
+	if l.costs != nil {
+		q.CostOf = l.costs.costOf
+	}
 	answer, err := ask(r.Context(), l.st, v.Query, q)
 	if errors.Is(err, tidemark.ErrInvalid) {
 		v.Problem = render.CleanLine(err.Error())

@@ -117,6 +117,15 @@ func (u *survey) usedBy(i store.Info) web.Used {
 	return web.Used{Partial: true}
 }
 
+// costOf is the range that what a session cost is in, "" if that is not known.
+func (u *survey) costOf(i store.Info) string {
+	used := u.usedBy(i)
+	if used.Partial || used.CostUSD == nil {
+		return ""
+	}
+	return web.CostRange(used.USD())
+}
+
 // totals adds up sessions.
 func (u *survey) totals(sessions []store.Info) web.Totals {
 	var t web.Totals

@@ -25,6 +25,7 @@ const deltaPause = 30 * time.Millisecond
 
 // talkActs are the forms with which the person at this machine talks in a session.
 func (s *Site) talkActs() {
+	s.act("/sessions/new", request.Writer, s.actBegin)
 	for name, do := range map[string]func(*http.Request, tidemark.SessionID) error{
 		"say": func(r *http.Request, id tidemark.SessionID) error {
 			text := r.PostForm.Get("text")
@@ -58,6 +59,22 @@ func (s *Site) talkActs() {
 			}
 		})
 	}
+}
+
+// actBegin begins a session with what somebody says first.
+func (s *Site) actBegin(r *http.Request) (string, string, error) {
+	if !s.api.MayTalk(r) {
+		return "", "", tidemark.ErrDenied
+	}
+	text, err := formText(r, "text")
+	if err != nil {
+		return "", "", err
+	}
+	if text == "" {
+		return "", "", tidemark.Invalidf("nothing to say")
+	}
+	id, err := s.api.BeginTalk(r.Context(), strings.TrimSpace(r.PostForm.Get("project")), strings.TrimSpace(r.PostForm.Get("model")), text)
+	return "/sessions/" + string(id) + "#newest", "", err
 }
 
 func (s *Site) talkAct(r *http.Request, do func(*http.Request, tidemark.SessionID) error) error {

@@ -15,6 +15,7 @@ import (
 // functions are what templates may call.
 var functions = template.FuncMap{
 	"text":    text,
+	"costs":   costRange,
 	"asset":   assetPath,
 	"short":   short,
 	"age":     age,

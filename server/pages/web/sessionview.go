@@ -3,6 +3,7 @@ package web
 import (
 	"html/template"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,12 +29,17 @@ type SessionsView struct {
 	Gone    string `json:"gone,omitempty"`   // yes: only what its tool does not have any more
 	Role    string `json:"role,omitempty"`   // of a search
 	Failed  string `json:"failed,omitempty"`
+	Cost    string `json:"cost,omitempty"` // one of CostRanges
+
+	Begin  bool   `json:"begin,omitempty"`  // the viewer may begin a session from here
+	Folder string `json:"folder,omitempty"` // which works in this folder, if it has no project
 
 	Sort     string         `json:"sort,omitempty"` // a column; "": the time of the last change
 	Up       bool           `json:"up,omitempty"`   // the least first
 	Totals   *Totals        `json:"totals,omitempty"`
 	Task     *Task          `json:"task,omitempty"` // the count that the sorting waits for
 	Facets   []FacetView    `json:"facets,omitempty"`
+	Costs    *FacetView     `json:"costs,omitempty"` // with Totals: the sessions by what they cost
 	Sessions []SessionRow   `json:"sessions"`
 	Found    []FoundSession `json:"found,omitempty"`
 	Searched bool           `json:"searched,omitempty"`
@@ -69,6 +75,34 @@ type FacetValue struct {
 	N     int64  `json:"n"`
 	Path  string `json:"path"`
 	On    bool   `json:"on,omitempty"` // the search is narrowed to it; Path widens it again
+}
+
+// CostRanges are what sessions are told apart by that cost little and much, in
+// dollars: from, and less than.
+var CostRanges = []string{"0-0.1", "0.1-1", "1-10", "10-100", "100-"}
+
+// CostRange is the range that a cost is in.
+func CostRange(usd float64) string {
+	for i := len(CostRanges) - 1; i > 0; i-- {
+		from, _, _ := strings.Cut(CostRanges[i], "-")
+		if least, err := strconv.ParseFloat(from, 64); err == nil && usd >= least {
+			return CostRanges[i]
+		}
+	}
+	return CostRanges[0]
+}
+
+// costRange names a range for people.
+func costRange(value string) string {
+	from, to, _ := strings.Cut(value, "-")
+	dollars := func(text string) string { return "$" + strings.Replace(text, "0.1", "0.10", 1) }
+	switch {
+	case from == "0":
+		return "< " + dollars(to)
+	case to == "":
+		return "≥ " + dollars(from)
+	}
+	return dollars(from) + "–" + dollars(to)
 }
 
 // shownFacets is how many values of a facet stand there before they are unfolded.
@@ -142,7 +176,7 @@ type Scope struct{ Name, Value string }
 // Scopes are those of the list, except for the words and the state.
 func (v SessionsView) Scopes() []Scope {
 	var all []Scope
-	for _, s := range []Scope{{"project", v.Project}, {"agent", v.Agent}, {"tool", v.Tool}, {"model", v.Model}, {"role", v.Role}, {"label", v.Label}, {"since", v.Since}, {"until", v.Until}, {"failed", v.Failed}, {"gone", v.Gone}, {"active", v.Active}} {
+	for _, s := range []Scope{{"project", v.Project}, {"agent", v.Agent}, {"tool", v.Tool}, {"model", v.Model}, {"role", v.Role}, {"label", v.Label}, {"since", v.Since}, {"until", v.Until}, {"failed", v.Failed}, {"cost", v.Cost}, {"gone", v.Gone}, {"active", v.Active}} {
 		if s.Value != "" {
 			all = append(all, s)
 		}

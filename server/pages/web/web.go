@@ -145,25 +145,35 @@ type Asset struct {
 	Version   string // changes with the content
 }
 
+// bundles are what pages load as one: a browser paints nothing before it has all
+// styles, and each request costs it more than their bytes do.
+var bundles = map[string][]string{
+	"style.css": {"transcript.css", "look.css", "pages.css"},
+	"script.js": {"htmx.js", "sse.js", "pages.js"},
+}
+
 // assets are all files by name.
 var assets = sync.OnceValue(func() map[string]Asset {
+	read := func(name string) []byte {
+		if name == "transcript.css" {
+			return []byte(render.Style()) // an exported page has the same
+		}
+		content, _ := files.ReadFile("assets/" + name) // they are part of the program
+		return content
+	}
 	all := make(map[string]Asset)
 	add := func(name string, content []byte) {
 		sum := sha256.Sum256(content)
 		all[name] = Asset{Content: content, MediaType: mediaTypes[path.Ext(name)], Version: hex.EncodeToString(sum[:6])}
 	}
-	add("transcript.css", []byte(render.Style())) // an exported page has the same
-	list, err := files.ReadDir("assets")
-	if err != nil {
-		return all // they are part of the program
-	}
-	for _, e := range list {
-		content, err := files.ReadFile("assets/" + e.Name())
-		if err != nil {
-			continue
+	for name, parts := range bundles {
+		var content []byte
+		for _, part := range parts {
+			content = append(append(content, read(part)...), '\n')
 		}
-		add(e.Name(), content)
+		add(name, content)
 	}
+	add("mark.svg", read("mark.svg"))
 	return all
 })
 

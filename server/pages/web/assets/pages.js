@@ -130,6 +130,37 @@
     (word ? input : yes).focus();
   }, true);
 
+  // An approval is sent some seconds after the click, and can be taken back until
+  // then. Who answers otherwise, approves another call or leaves does not wait.
+  const undo = document.getElementById("undo"), undoFor = 4000;
+  let approval = null;
+  const approve = async () => {
+    const a = approval;
+    if (!a) return null;
+    approval = null;
+    undo.hidden = true;
+    return fetch(a.action, { method: "POST", body: a.body, keepalive: true }).then((r) => r.ok ? r.url : a.action.replace(/\/answer$/, ""), () => {
+      undo.hidden = false;
+      undo.querySelector("span").textContent = undo.dataset.lost;
+      return null;
+    });
+  };
+  if (undo) {
+    document.addEventListener("submit", (e) => {
+      const form = e.target, call = form.elements.call;
+      if (!call) return;
+      if (approval && approval.action === form.action && approval.body.get("call") === call.value) { approval = null; undo.hidden = true; } else approve();
+      if (!("undo" in form.dataset)) return;
+      e.preventDefault();
+      const mine = approval = { action: form.action, body: new URLSearchParams(new FormData(form, e.submitter)) };
+      undo.querySelector("span").textContent = undo.dataset.text + " " + form.closest("article").querySelector("h3").textContent;
+      undo.hidden = false;
+      setTimeout(async () => { if (approval !== mine) return; const to = await approve(); if (to && !approval) go(to); }, undoFor);
+    });
+    undo.addEventListener("click", (e) => { if (e.target.closest("button")) { approval = null; undo.hidden = true; } });
+    window.addEventListener("pagehide", () => approve());
+  }
+
   // What comes in is told for each of its elements; once is enough.
   const settled = (fits, then, signal) => {
     let due = false;
@@ -160,8 +191,10 @@
     toLinked();
     window.addEventListener("hashchange", toLinked, { signal });
     const toEnd = () => newest.scrollIntoView({ block: "end" });
-    let atEnd = !location.hash && !query.has("at") && !query.has("before") && !query.has("find");
+    let atEnd = !location.hash && !entries.dataset.at && !query.has("before") && !query.has("find");
     if (atEnd || location.hash === "#newest") { atEnd = true; toEnd(); }
+    // A number or a day was asked for, without a link to its entry.
+    if (!location.hash && entries.dataset.at) document.getElementById("e" + entries.dataset.at)?.scrollIntoView({ block: "start" });
     const button = document.querySelector(".to-newest");
     const watch = new IntersectionObserver((seen) => {
       atEnd = seen[seen.length - 1].isIntersecting;
@@ -170,22 +203,26 @@
     watch.observe(newest);
     signal.addEventListener("abort", () => watch.disconnect());
     // What comes in above is laid out as it comes near, and only then has its
-    // height: the place is kept for some frames.
+    // height: the place is kept for some frames, while the reader may scroll on.
     let held = null;
-    const keep = (frames) => {
-      window.scrollBy(0, held.el.getBoundingClientRect().top - held.top);
-      if (frames > 0) { requestAnimationFrame(() => keep(frames - 1)); return; }
+    const placed = (el) => el.getBoundingClientRect().top + scrollY;
+    const keep = () => {
+      const off = held.el.isConnected ? placed(held.el) - held.at : 0;
+      if (off) { window.scrollBy({ top: off, behavior: "instant" }); held.at += off; }
+    };
+    const keeps = () => {
+      keep();
+      if (held.frames-- > 0) { requestAnimationFrame(keeps); return; }
       held = null;
       root.style.overflowAnchor = "";
     };
-    const hold = () => {
-      if (held) return;
-      const el = parts().find((a) => a.getBoundingClientRect().bottom > 0);
-      if (el) { held = { el, top: el.getBoundingClientRect().top }; root.style.overflowAnchor = "none"; }
+    // It does something above what is looked at, which stays where it is.
+    const unmoved = (act) => {
+      const began = !held, el = parts().find((a) => a.getBoundingClientRect().bottom > 0);
+      if (el) { held = { el, at: placed(el), frames: 6 }; root.style.overflowAnchor = "none"; }
+      act();
+      if (held && began) keeps(); else if (held) keep();
     };
-    on("htmx:beforeSwap", (e) => { if (e.detail.target.classList.contains("older")) hold(); });
-    // It is told once for each entry that came in.
-    on("htmx:afterSwap", () => { if (held && !held.kept) { held.kept = true; keep(6); } });
     on("htmx:sseBeforeMessage", (e) => {
       // What is new comes with the rest of what was taken out.
       if (e.target.id === "live" && entries.querySelector(":scope > .newer") && e.detail.lastEventId) { missed = Math.max(missed, +e.detail.lastEventId); e.preventDefault(); }
@@ -202,38 +239,46 @@
     // The page is a window on the session: what is far from the view is taken
     // out, and a button that gets it back when it comes near stands in its place.
     // What was unfolded there, and where the focus was, is remembered.
-    const mostNodes = 2600, keptNodes = 1800;
-    const stowed = new WeakMap(), unfolded = new Map();
+    const mostNodes = 1600, keptNodes = 1300;
+    const stowed = new WeakMap(), unfolded = new Map(), ranges = new WeakMap();
     let missed = 0, focused = null;
     const parts = () => [...entries.children].filter((c) => !c.matches(".older, .newer"));
-    const folds = (part) => part.matches("details") ? [part, ...part.querySelectorAll("details")] : [...part.querySelectorAll("details")];
+    const folds = (el) => [...(el.matches?.("details") ? [el] : []), ...el.querySelectorAll("details")].flatMap((f) => stowed.has(f) ? [f, ...folds(stowed.get(f))] : [f]);
     const numbered = (el) => /^e\d+$/.test(el.id) ? +el.id.slice(1) : 0;
     const numbers = (part) => {
       const all = [part, ...part.querySelectorAll("[id^=e]")];
       for (const f of folds(part)) if (stowed.has(f)) all.push(...stowed.get(f).querySelectorAll("[id^=e]"));
       return all.map(numbered).filter((n) => n > 0);
     };
+    const size = (el) => el.querySelectorAll("*").length + 1;
+    // The first and the last entry of a part; they change only when it does.
+    const range = (part) => {
+      let r = ranges.get(part);
+      if (!r) { const all = numbers(part); ranges.set(part, r = all.length ? [Math.min(...all), Math.max(...all)] : [Infinity, 0]); }
+      return r;
+    };
     // The content of what is folded is kept aside until somebody unfolds it.
     const stow = (fold) => {
-      if (fold.open || stowed.has(fold) || fold.dataset.result || fold.getElementsByTagName("*").length < 12) return;
+      if (fold.open || stowed.has(fold) || fold.dataset.result || size(fold) < 12) return;
       const content = document.createDocumentFragment();
       content.append(...[...fold.childNodes].filter((n) => n.nodeName !== "SUMMARY"));
       stowed.set(fold, content);
     };
-    entries.addEventListener("toggle", (e) => {
-      const content = e.target.open && stowed.get(e.target);
+    const unstow = (fold) => {
+      const content = stowed.get(fold);
       if (!content) return;
-      stowed.delete(e.target);
-      e.target.querySelector("summary").after(content);
-    }, true);
+      stowed.delete(fold);
+      for (const f of content.querySelectorAll("details[open]")) unstow(f);
+      fold.querySelector("summary").after(content);
+    };
+    entries.addEventListener("toggle", (e) => { if (e.target.open) unstow(e.target); }, true);
 
     const loader = (side, name, number) => {
       const p = document.getElementById(side).content.firstElementChild.cloneNode(true), to = (path, name) => { const u = new URL(path, location); u.searchParams.set(name, number); return u.pathname + u.search; };
-      p.setAttribute("hx-get", to(entries.dataset.part, name));
+      p.dataset.get = to(entries.dataset.part, name);
       p.querySelector("a").href = to(entries.dataset.page, side === "older" ? "before" : "at");
       return p;
     };
-    const put = (p) => { htmx.process(p); near.observe(p); };
     const takeOut = (gone) => {
       for (const part of gone) {
         const first = numbers(part)[0];
@@ -251,58 +296,78 @@
       focused = null;
     };
     const trim = () => {
-      const size = (el) => el.getElementsByTagName("*").length + 1;
       if (size(entries) <= mostNodes) return;
       for (const f of entries.querySelectorAll("details:not([open])")) stow(f);
       let total = size(entries);
       if (total <= mostNodes) return;
       // It is cut only where no result belongs to a call on the other side.
-      const all = parts(), sizes = all.map(size), numbersOf = all.map(numbers), boxes = all.map((p) => p.getBoundingClientRect());
-      const low = new Array(all.length + 1).fill(Infinity);
-      for (let i = all.length - 1; i >= 0; i--) low[i] = Math.min(low[i + 1], ...numbersOf[i]);
-      const cuts = [];
-      for (let i = 0, high = 0; i < all.length; i++) {
-        if (i > 0 && numbersOf[i].length && high < low[i]) cuts.push(i);
-        high = Math.max(high, ...numbersOf[i]);
-      }
+      const all = parts(), boxes = all.map((p) => p.getBoundingClientRect()), cuts = new Array(all.length + 1).fill(false);
+      for (let i = all.length - 1, low = Infinity; i > 0; i--) { low = Math.min(low, range(all[i])[0]); cuts[i] = range(all[i])[1] > 0 && low; }
+      for (let i = 0, high = 0; i < all.length; i++) { if (cuts[i] && high >= cuts[i]) cuts[i] = false; high = Math.max(high, range(all[i])[1]); }
       const far = Math.max(innerHeight * 1.5, 1000), from = boxes.findIndex((b) => b.bottom > -far), to = boxes.findLastIndex((b) => b.top < innerHeight + far);
-      const sum = (a, b) => sizes.slice(a, b).reduce((x, y) => x + y, 0);
+      // What is coming in stands beside the button that it came by.
+      const replaces = (side) => { const p = entries.querySelector(":scope > ." + side); if (p && p.dataset.busy) return false; p?.remove(); return true; };
       const above = () => {
-        const possible = cuts.filter((i) => i <= from), cut = possible.find((i) => total - sum(0, i) <= keptNodes) || possible.pop();
-        if (!cut) return;
-        total -= sum(0, cut);
-        hold();
-        entries.querySelector(":scope > .older")?.remove();
-        const p = loader("older", "before", Math.min(...numbersOf[cut]));
-        all[cut].before(p);
-        takeOut(all.slice(0, cut));
-        put(p);
-        if (held && !held.kept) { held.kept = true; keep(6); }
+        let cut = 0, left = total;
+        for (let i = 1, sum = 0; i <= from && left > keptNodes; i++) { sum += size(all[i - 1]); if (cuts[i]) { cut = i; left = total - sum; } }
+        if (!cut || !replaces("older")) return;
+        total = left;
+        unmoved(() => { all[cut].before(loader("older", "before", cuts[cut])); takeOut(all.slice(0, cut)); });
       };
       const below = () => {
-        const possible = cuts.filter((i) => i > to), cut = possible.findLast((i) => total - sum(i) <= keptNodes) || possible[0];
-        if (!cut || "beside" in entries.dataset) return;
-        total -= sum(cut);
-        entries.querySelector(":scope > .newer")?.remove();
-        const p = loader("newer", "onward", Math.min(...numbersOf[cut]));
-        entries.append(p);
+        let cut = 0, left = total;
+        for (let i = all.length - 1, sum = 0; i > to && left > keptNodes; i--) { sum += size(all[i]); if (cuts[i]) { cut = i; left = total - sum; } }
+        if (!cut || "beside" in entries.dataset || !replaces("newer")) return;
+        total = left;
         takeOut(all.slice(cut));
-        put(p);
+        entries.append(loader("newer", "onward", cuts[cut]));
       };
       if (from > all.length - 1 - to) { above(); if (total > mostNodes) below(); } else { below(); if (total > mostNodes) above(); }
     };
-    // What comes near is got before it is seen.
-    const near = new IntersectionObserver((seen) => { for (const s of seen) if (s.isIntersecting && s.target.isConnected) { near.unobserve(s.target); htmx.trigger(s.target, "near"); } }, { rootMargin: "600px 0px" });
+
+    // What comes near is got before it is seen. It comes in by slices, what is
+    // nearest first, so that no frame has much to lay out.
+    const sliceNodes = 120, again = 3000;
+    const frame = () => new Promise(requestAnimationFrame);
+    const near = new IntersectionObserver((seen) => { for (const s of seen) if (s.isIntersecting && s.target.isConnected) { near.unobserve(s.target); get(s.target); } }, { rootMargin: "600px 0px" });
     signal.addEventListener("abort", () => near.disconnect());
+    const get = async (p) => {
+      if (p.dataset.busy) return;
+      p.dataset.busy = "1";
+      const got = document.createElement("template");
+      try {
+        const r = await fetch(p.dataset.get, { signal });
+        if (!r.ok) throw r.status;
+        got.innerHTML = await r.text();
+      } catch {
+        delete p.dataset.busy;
+        if (!signal.aborted) setTimeout(() => near.observe(p), again);
+        return;
+      }
+      const up = p.matches(".older"), items = [...got.content.children], next = items.find((c) => c.matches(".older, .newer")), rest = items.filter((c) => c !== next);
+      for (const f of got.content.querySelectorAll("details:not([open])")) stow(f);
+      while (rest.length) {
+        await frame();
+        if (!p.isConnected || signal.aborted) return;
+        const slice = [];
+        for (let n = 0; rest.length && n < sliceNodes; n += size(slice.at(up ? 0 : -1))) if (up) slice.unshift(rest.pop()); else slice.push(rest.shift());
+        if (up) unmoved(() => { p.after(...slice); join(); }); else { p.before(...slice); join(); }
+        for (const el of slice) pictures(el);
+      }
+      await frame();
+      if (!p.isConnected || signal.aborted) return;
+      if (next) p.replaceWith(next); else p.remove();
+      settle();
+    };
     const settle = () => {
       putBack();
       trim();
       if (missed && !entries.querySelector(":scope > .newer")) {
-        const last = Math.max(0, ...parts().slice(-5).flatMap(numbers));
-        if (missed > last) { const p = loader("newer", "later", last); entries.append(p); put(p); }
+        const last = Math.max(0, ...parts().slice(-5).map((p) => range(p)[1]));
+        if (missed > last) entries.append(loader("newer", "later", last));
         missed = 0;
       }
-      for (const p of entries.querySelectorAll(":scope > .older, :scope > .newer")) near.observe(p);
+      for (const p of entries.querySelectorAll(":scope > .older, :scope > .newer")) if (!p.dataset.busy) near.observe(p);
     };
     on("click", (e) => {
       const link = e.target.closest("[data-to-end]"), to = link && new URL(link.href);
@@ -313,11 +378,14 @@
     });
 
     // A result that came after its call goes into the row of the call.
+    const changed = (el) => { while (el.parentElement && el.parentElement !== entries) el = el.parentElement; ranges.delete(el); };
     const join = () => {
       for (const row of entries.querySelectorAll("[data-result]")) {
         // A tool may use an id again: the call is the last one before its result.
         const calls = entries.querySelectorAll(`[data-call="${CSS.escape(row.dataset.result)}"]`), call = [...calls].findLast((c) => c.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_FOLLOWING), output = row.querySelector(".answer"), said = row.closest(".said");
         if (!call || !output) continue;
+        changed(call);
+        changed(row);
         call.append(output);
         call.removeAttribute("data-call");
         call.classList.toggle("failed", row.classList.contains("failed"));
@@ -331,6 +399,7 @@
       for (const run of [...entries.querySelectorAll(".run + .run")]) {
         const first = run.previousElementSibling, count = first.querySelector("[data-count]");
         if (!first.matches(".run")) continue;
+        ranges.delete(first);
         count.dataset.count = +count.dataset.count + +run.querySelector("[data-count]").dataset.count;
         count.textContent = entries.dataset.many.replace("%d", count.dataset.count);
         run.querySelector("summary").remove();
@@ -370,10 +439,10 @@
     if (composer) {
       const field = composer.querySelector("textarea"), wrong = composer.querySelector(".wrong");
       const told = (text) => { wrong.textContent = text; wrong.hidden = !text; };
-      const post = async (form, submitter) => {
+      const post = async (form, body) => {
         told("");
         try {
-          const r = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, submitter)), headers: { Accept: "application/json" } });
+          const r = await fetch(form.action, { method: "POST", body: new URLSearchParams(body), headers: { Accept: "application/json" } });
           if (r.ok) return true;
           const problem = await r.json().catch(() => ({}));
           told(problem.detail || problem.title || String(r.status));
@@ -390,14 +459,56 @@
         if (form !== composer && !form.matches("[data-talk]") || form.dataset.busy) { if (form.dataset.busy) e.preventDefault(); return; }
         e.preventDefault();
         form.dataset.busy = "1";
-        const text = field.value, done = await post(form, e.submitter);
+        if (form.matches("[action$='/stop']")) stopped = true;
+        if (form !== composer) { await post(form, new FormData(form, e.submitter)); delete form.dataset.busy; return; }
+        const text = field.value;
+        if (queue.length || answers()) {
+          delete form.dataset.busy;
+          if (queue.length >= mostQueued) return;
+          queue.push(text);
+          field.value = "";
+          sessionStorage.removeItem(kept);
+          drawQueue();
+          sayNext(true);
+          return;
+        }
+        const done = await post(form, new FormData(form));
         delete form.dataset.busy;
-        if (!done || form !== composer) return;
+        if (!done) return;
         if (field.value === text) field.value = "";
         sessionStorage.removeItem(kept);
         atEnd = true;
         toEnd();
       });
+
+      // What is said ahead waits here until the answer is there, and can be taken
+      // back until then. What went wrong is looked at by a person first.
+      const ahead = document.getElementById("ahead"), waits = kept + ":ahead", mostQueued = 20, queue = JSON.parse(sessionStorage.getItem(waits) || "[]");
+      const answers = () => document.querySelector("#talk .running") !== null && document.getElementById("banner").hidden;
+      let sending = false, stopped = false;
+      const drawQueue = () => {
+        if (queue.length) sessionStorage.setItem(waits, JSON.stringify(queue)); else sessionStorage.removeItem(waits);
+        ahead.hidden = !queue.length;
+        ahead.replaceChildren(...queue.map((text, i) => {
+          const li = document.createElement("li"), said = document.createElement("bdi"), back = document.createElement("button");
+          said.textContent = text;
+          back.type = "button";
+          back.textContent = ahead.dataset.back;
+          back.addEventListener("click", () => { queue.splice(i, 1); field.value = field.value ? field.value + "\n" + text : text; drawQueue(); field.focus(); });
+          li.append(said, back);
+          return li;
+        }));
+      };
+      const sayNext = async (asked) => {
+        if (!queue.length || sending || answers() || !asked && document.querySelector("#talk .notice")) return;
+        sending = true;
+        stopped = false;
+        const done = await post(composer, { text: queue[0] });
+        if (done) { queue.shift(); drawQueue(); }
+        sending = false;
+      };
+      drawQueue();
+      on("htmx:sseMessage", (e) => { if (e.target.id === "talk") sayNext(stopped); });
     }
 
     // The menu opens for the entry that it was asked for from.
@@ -433,6 +544,11 @@
     });
     const closeSheet = () => { const rail = document.getElementById("rail"); if (rail && rail.matches(":popover-open")) rail.hidePopover(); };
 
+    // Who reads the end of a session sees the last of its turns listed.
+    const lastTurns = () => requestAnimationFrame(() => { const list = document.querySelector("#rail .outline"); if (list && atEnd) list.scrollTop = list.scrollHeight; });
+    lastTurns();
+    settled((e) => e.target.closest?.("#rail"), lastTurns, signal);
+
     // One button that copies follows the pointer and the focus from code to code.
     const copyCode = document.querySelector(".copy"), place = document.querySelector(".conversation");
     let code = null;
@@ -452,16 +568,26 @@
       if (e.key !== "c" || e.ctrlKey || e.metaKey || e.altKey || typing(e)) return;
       const pre = document.activeElement.closest("pre"), said = document.activeElement.closest(".said") || document.querySelector(".said.current");
       if (pre) copy(copyCode, pre.textContent);
-      else if (said && said.querySelector("[data-copy-from]")) said.querySelector("[data-copy-from]").click();
+      else if (said) { offerActs(said); said.querySelector("[data-copy-from]")?.click(); }
     });
+
+    // So do the buttons of an entry: they stand in the one that is looked at.
+    const buttons = document.getElementById("acts"), acts = [...buttons.content.children], texts = acts.map((b) => [...b.attributes].filter((a) => a.value.includes("%d")).map((a) => [a.name, a.value]));
+    const offerActs = (said) => {
+      const place = said && said.querySelector(":scope > .acts");
+      if (!place || place === acts[0].parentElement) return;
+      acts.forEach((b, i) => { for (const [name, value] of texts[i]) b.setAttribute(name, value.replace("%d", numbered(said))); });
+      place.append(...acts);
+    };
+    for (const name of ["pointerover", "focusin"]) entries.addEventListener(name, (e) => offerActs(e.target.closest(".said")));
 
     // A picture opens large.
     const box = document.getElementById("lightbox");
     const enlarge = (img) => { box.querySelector("img").src = img.src; box.querySelector("img").alt = img.alt; box.showModal(); box.focus(); };
-    const pictures = () => { for (const img of entries.querySelectorAll("figure img:not(.zoom)")) { img.classList.add("zoom"); img.tabIndex = 0; img.setAttribute("role", "button"); } };
+    const pictures = (root) => { for (const img of root.querySelectorAll("figure img:not(.zoom)")) { img.classList.add("zoom"); img.tabIndex = 0; img.setAttribute("role", "button"); } };
     if (box) {
-      pictures();
-      settled((e) => entries.contains(e.target), pictures, signal);
+      pictures(entries);
+      settled((e) => entries.contains(e.target), () => pictures(entries), signal);
       entries.addEventListener("click", (e) => { if (e.target.matches(".zoom")) enlarge(e.target); });
       entries.addEventListener("keydown", (e) => { if (e.target.matches(".zoom") && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); enlarge(e.target); } });
       box.addEventListener("click", () => box.close());
@@ -549,16 +675,18 @@
   settled((e) => e.target.id === "home", newest);
 
   // The first page tells days and hours of the reader's time zone.
-  const home = document.getElementById("home"), zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (home && zone && home.dataset.zone !== zone && !document.cookie.includes("tidemark-zone=" + zone + ";") && !document.cookie.endsWith("tidemark-zone=" + zone)) {
+  const home = document.getElementById("home"), zone = home && Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && home.dataset.zone !== zone && !document.cookie.includes("tidemark-zone=" + zone + ";") && !document.cookie.endsWith("tidemark-zone=" + zone)) {
     document.cookie = "tidemark-zone=" + zone + "; path=/; max-age=31536000; samesite=lax";
     htmx.ajax("GET", location.pathname + location.search, { target: "#home", select: "#home", swap: "outerHTML" });
   }
 
-  // Times are told in the place of the reader.
-  const local = (root) => { for (const t of root.querySelectorAll("time[datetime]:not([data-local])")) { const d = new Date(t.dateTime); if (!isNaN(d)) { t.dataset.local = "1"; t.title = d.toLocaleString(); } } };
-  local(document);
-  settled(() => true, () => local(document));
+  // Times are told in the place of the reader, once somebody points at one: a browser
+  // takes longer to learn how than to paint a page.
+  document.addEventListener("pointerover", (e) => {
+    const t = e.target.closest("time[datetime]:not([data-local])"), d = t && new Date(t.dateTime);
+    if (t && !isNaN(d)) { t.dataset.local = "1"; t.title = d.toLocaleString(); }
+  });
 
   // One stream tells what waits, and which lists are outdated. What somebody is
   // using is left alone until they are done.
