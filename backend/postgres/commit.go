@@ -71,7 +71,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
-	w := b.db.writer(lane{b.who, derived(&batch)})
+	w := b.db.writer(lane{b.who, isBackground(ctx) || derived(&batch)})
 	defer b.db.letGo(w)
 	p := &pending{batch: &batch, acts: acts, done: make(chan struct{})}
 	w.add(p)
@@ -107,11 +107,11 @@ func (b *Backend) notYours(ctx context.Context, batch *tidemark.Batch, conflict 
 	return conflict
 }
 
-// lane is whose batches are carried out together. The search index has one of its own,
-// so that nobody who appends waits for it.
+// lane is whose batches are carried out together. The search index and imports have
+// one of their own, so that nobody who appends waits for them.
 type lane struct {
-	who     who
-	derived bool
+	who    who
+	behind bool
 }
 
 // derived reports whether a batch changes nothing but what can be made again.
@@ -310,6 +310,15 @@ func (w *writer) transact(group []*pending) (sent bool, err error) {
 	// The group outlives its callers: no caller's context ends it.
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
+	class := toWrite
+	if w.of.behind {
+		class = unawaited
+	}
+	done, err := w.db.gates[class].enter(ctx, w.who)
+	if err != nil {
+		return false, err
+	}
+	defer done()
 	c, err := w.db.pool.Acquire(ctx)
 	if err != nil {
 		return false, err
