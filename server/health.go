@@ -95,7 +95,7 @@ func (s *Server) backendCalls() http.Handler {
 			return nil, tidemark.NotFoundf("this server has no store for such clients")
 		}
 		b, err := s.o.Backend(r.Context(), c.Principal)
-		return wire.Fence{Backend: b, Whole: c.Operator && c.Token == "", Also: s.stores.Also(c.Principal, true),
+		return wire.Fence{Backend: b, Whole: c.OwnsServer(), Also: s.stores.Also(c.Principal, true),
 			Blobs: auth.OnlyBlobs(c.Scopes), Quota: quota, Caller: c.Principal}, err
 	})
 }

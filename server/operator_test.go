@@ -91,3 +91,32 @@ func TestAnOperatorSeesToTenantsAndReadsNoSession(t *testing.T) {
 		t.Errorf("the audit log has %s", all)
 	}
 }
+
+// Whom a rule of an issuer makes an operator sees to all tenants, as a token of the
+// scope does, and is an admin of one tenant beside that.
+func TestAnOperatorByARuleReadsNothingOfOtherTenants(t *testing.T) {
+	all := people()
+	c := all["admin-a"]
+	c.Operator, c.Ruled = true, true
+	all["ruled"] = c
+	s := administered(t, seeingOff, func(o *Options) { o.Auth = all })
+	_, _, ids := leavers(t, s)
+	session := newSession(t, s, "admin-b", "tides", "hello")
+	for _, c := range []struct {
+		method, path string
+		body         any
+		want         int
+	}{
+		{"GET", "/api/v1/tenants", nil, 200}, {"POST", "/api/v1/tenants", map[string]any{"name": "new"}, 201}, {"POST", "/api/v1/tenants/new/suspend", nil, 200},
+		{"GET", "/api/v1/users?tenant=b", nil, 200}, {"GET", "/api/v1/audit?tenant=b", nil, 200}, {"PUT", "/api/v1/tenants/b/limits", tenant.UsageLimits{Sessions: 5}, 200}, {"GET", "/metrics", nil, 200},
+		{"GET", "/api/v1/sessions", nil, 200}, {"GET", session, nil, 404}, {"GET", session + "/entries", nil, 404},
+		{"GET", "/api/v1/users/" + ids[0] + "/export", nil, 200}, // of the own tenant
+		{"GET", "/api/v1/users/" + ids[0] + "/export?tenant=b", nil, 403}, {"POST", "/api/v1/users/" + ids[0] + "/hand-over?tenant=b", map[string]any{"to": ids[1]}, 403},
+		{"POST", "/api/v1/tokens?tenant=b", map[string]any{"name": "x", "role": "reader", "as": "tenant"}, 403}, {"POST", "/api/v1/tokens", map[string]any{"name": "x", "role": "reader", "as": "tenant"}, 201},
+		{"POST", "/api/v1/tokens", map[string]any{"name": "x", "role": "admin", "as": "tenant", "scopes": []string{"operator"}}, 403}, {"POST", "/api/v1/signin-code", nil, 403},
+	} {
+		if got := s.call(t, "ruled", c.method, c.path, c.body); got.Status != c.want {
+			t.Errorf("%s %s: %d %.200s, want %d", c.method, c.path, got.Status, got.Body, c.want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -24,6 +25,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/forward"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
@@ -68,6 +70,10 @@ type Options struct {
 	Together bool
 	// NoAudit means that the store cannot keep an audit log.
 	NoAudit bool
+	// AuditKeep is how long lines of the audit log are kept; 0: for ever. Forward sends
+	// them to these places as well.
+	AuditKeep time.Duration
+	Forward   []forward.Sink
 	// Inspect returns what the pages say about the storage: its size, its keys,
 	// its copies; nil: nothing is known.
 	Inspect func(context.Context, tidemark.Principal) (pages.Inspection, error)
@@ -107,6 +113,7 @@ type Server struct {
 	openings chan struct{} // links that are being opened
 	shutdown *request.Shutdown
 	metrics  *metrics
+	forward  *forward.Forwarder
 	handler  http.Handler
 }
 
@@ -120,7 +127,11 @@ func New(o Options) (*Server, error) {
 	}
 	o.Limits = o.Limits.WithDefaults()
 	s := &Server{o: o, mux: http.NewServeMux(), shutdown: request.NewShutdown(), access: auth.NewAccess(o.Auth, o.Limits.Recheck), metrics: newMetrics(o.Version), openings: make(chan struct{}, maxOpenings)}
-	s.stores = stores.New(stores.Options{Open: o.Open, Holder: o.Holder, Acts: o.Acts, Together: o.Together, NoAudit: o.NoAudit, Log: o.Log, Now: o.Now,
+	s.forward = forward.New(forward.Options{By: o.Holder.Host + "/" + strconv.Itoa(o.Holder.PID), Complain: func(err error) { o.Log.Error("audit", "forward", err.Error()) },
+		Users:   func(ctx context.Context) (*tenant.Directory, error) { return s.stores.Operators(ctx) },
+		Tenants: func(ctx context.Context) ([]string, error) { return s.stores.AuditedTenants(ctx) }}, o.Forward...)
+	s.stores = stores.New(stores.Options{AuditKeep: o.AuditKeep, Chained: s.forward.Grew,
+		Open: o.Open, Holder: o.Holder, Acts: o.Acts, Together: o.Together, NoAudit: o.NoAudit, Log: o.Log, Now: o.Now,
 		Backend: o.Backend, Limits: o.Limits, Access: s.access, Shutdown: s.shutdown})
 	s.api = routes.New(s.mux, routes.Options{Stores: s.stores, Access: s.access, Shutdown: s.shutdown, Holder: o.Holder, Hosts: o.Hosts, Limits: o.Limits,
 		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, Folder: o.Folder, SignIn: o.SignIn, MCP: o.MCP, Offboarding: o.Offboarding, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
@@ -158,6 +169,10 @@ func (s *Server) SweepLinks(ctx context.Context) error {
 	}
 	return users.SweepLinks(ctx)
 }
+
+// ForwardAudit sends audit logs to Options.Forward until the function that it returns
+// is called.
+func (s *Server) ForwardAudit(ctx context.Context) (end func()) { return s.forward.Run(ctx) }
 
 // AuditHook adds to each commit in a store of a principal who made it, for a
 // store that was opened elsewhere and serves requests of this server.

@@ -1,11 +1,14 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -58,4 +61,36 @@ type countingBackend struct {
 func (c *countingBackend) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	c.n++
 	return c.Backend.Commit(ctx, b)
+}
+
+// An archive is adopted past the rules of a store, and not past what a server lets
+// somebody keep.
+func TestAnArchiveThatIsUploadedIsRefusedWhereACommitWouldBe(t *testing.T) {
+	from := memory.New()
+	w := store.New(from, nil).Create(tidemark.Session{Title: "tides"}, store.Self("test"))
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var archived bytes.Buffer
+	if _, err := archive.Write(t.Context(), &archived, from, nil); err != nil {
+		t.Fatal(err)
+	}
+	adopted := 0
+	to := store.New(memory.New(), nil).With(func(_ context.Context, b *tidemark.Batch) (func(error), error) {
+		if b.Adopt {
+			adopted++
+			return nil, tidemark.Storagef("there is no room")
+		}
+		return func(error) {}, nil
+	})
+	_, err := Upload(t.Context(), to, "all.tidemark", &archived, store.Self("test"), nil)
+	if !errors.Is(err, tidemark.ErrStorage) || adopted == 0 {
+		t.Errorf("Upload = %v after %d batches, want ErrStorage", err, adopted)
+	}
+	for range to.Sessions(t.Context(), store.Filter{}) {
+		t.Error("a session came in")
+	}
 }

@@ -9,12 +9,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/bundle"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -212,12 +214,20 @@ func (i *Importer) Paths(ctx context.Context, paths ...string) error {
 	return nil
 }
 
-// Index indexes what was imported.
+// Index indexes what was imported. Of several uploads into one store at once, each
+// waits until the others have done so: what they brought is there, and an answer that
+// says otherwise would have it sent again.
 func (i *Importer) Index(ctx context.Context) error {
 	if i.DryRun || i.Opened == nil {
 		return nil
 	}
-	_, err := i.Opened.Store.CatchUp(ctx, func(n int64) { i.progress(int(n), "entries indexed") })
+	var err error
+	for try := range records.Tries {
+		_, err = i.Opened.Store.CatchUp(ctx, func(n int64) { i.progress(int(n), "entries indexed") })
+		if !i.Upload || !errors.Is(err, tidemark.ErrHeld) || records.BackOffUpTo(ctx, try, time.Second) != nil {
+			break
+		}
+	}
 	if errors.Is(err, tidemark.ErrUnsupported) {
 		return nil
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
@@ -77,10 +76,9 @@ func newExplaining(t *testing.T, made *pgtest.Database, how Pooler) *explaining 
 	if err := db.detect(t.Context(), config, &Options{Pooler: how}); err != nil {
 		t.Fatal(err)
 	}
-	if db.pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+	if err := db.pooling(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	db.hints.start(db, config.ConnConfig)
 	t.Cleanup(db.Close)
 	e.db = db
 	return e

@@ -65,6 +65,7 @@ type Database struct {
 	pooled bool
 	place  string // the name used in messages: no password
 
+	gates   gates // who uses a connection next
 	mu      sync.Mutex
 	writers map[lane]*writer
 	fences  fences
@@ -98,10 +99,9 @@ func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 	if n := maxConnsIn(url); n > 0 {
 		config.MaxConns = n
 	}
-	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	if err := db.pooling(ctx, config); err != nil {
 		return nil, db.named(err)
 	}
-	db.hints.start(db, config.ConnConfig)
 	if !o.Unchecked {
 		if err := db.SelfTest(ctx); err != nil {
 			db.Close()
@@ -109,6 +109,16 @@ func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 		}
 	}
 	return db, nil
+}
+
+// pooling makes the pool of connections, and begins to listen.
+func (db *Database) pooling(ctx context.Context, config *pgxpool.Config) (err error) {
+	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return err
+	}
+	db.gates = newGates(int(config.MaxConns))
+	db.hints.start(db, config.ConnConfig)
+	return nil
 }
 
 // detect finds out whether a pooler is in between and chooses how statements
@@ -214,8 +224,10 @@ func (t *trips) now() Trips {
 // Pool returns how the connections are used.
 func (db *Database) Pool() Pool {
 	s := db.pool.Stat()
-	return Pool{Most: int(s.MaxConns()), Busy: int(s.AcquiredConns()), Idle: int(s.IdleConns()),
+	p := Pool{Most: int(s.MaxConns()), Busy: int(s.AcquiredConns()), Idle: int(s.IdleConns()),
 		Asked: s.AcquireCount(), Waited: s.EmptyAcquireCount(), Waiting: s.EmptyAcquireWaitTime(), Reads: db.reads.now(), Commits: db.commits.now()}
+	db.gates.use(&p)
+	return p
 }
 
 // Size returns how many bytes the tables and their indexes take, for all tenants

@@ -64,7 +64,11 @@ func (b *Backend) query(ctx context.Context, n namedLogs, queue func(*pgx.Batch)
 		return err
 	}
 	defer b.leave()
-	var err error
+	done, err := b.db.gates.of(ctx, toRead).enter(ctx, b.who)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for range queryTries {
 		batch := &pgx.Batch{}
 		b.settings(batch, n)

@@ -17,6 +17,11 @@ func (b *Backend) inTransaction(ctx context.Context, work func(pgx.Tx) error) er
 		return err
 	}
 	defer b.leave()
+	done, err := b.db.gates.of(ctx, toWrite).enter(ctx, b.who)
+	if err != nil {
+		return err
+	}
+	defer done()
 	pause := firstPause
 	for try := range commitTries {
 		err := pgx.BeginFunc(ctx, b.db.pool, func(tx pgx.Tx) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -28,8 +29,8 @@ the one before it. A store of files has no audit log.
 Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
-	tenant := cmd.PersistentFlags().String("tenant", tenant.DefaultTenant, "whose audit log")
-	cmd.AddCommand(auditListCommand(a, tenant), auditVerifyCommand(a, tenant))
+	of := cmd.PersistentFlags().String("tenant", tenant.DefaultTenant, "whose audit log")
+	cmd.AddCommand(auditListCommand(a, of), auditExportCommand(a, of), auditVerifyCommand(a, of))
 	return cmd
 }
 
@@ -68,22 +69,61 @@ func (a *app) withAudit(ctx context.Context, name string, run func(auditLog) err
 
 func auditListCommand(a *app, name *string) *cobra.Command {
 	var limit int
+	var filter tenant.AuditFilter
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List who did what, the newest last", Example: "  tidemark audit ls\n  tidemark audit ls --tenant acme -n 1000 --json",
+		Use: "ls", Short: "List who did what, the newest last", Example: "  tidemark audit ls\n  tidemark audit ls --tenant acme --who ada --since 2026-11-01 -n 1000 --json",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return tidemark.Invalidf("--limit %d: want at least 1", limit)
 			}
-			return a.withAudit(cmd.Context(), *name, func(log auditLog) error { return a.listAudit(cmd.Context(), log, limit) })
+			match, err := filter.Match(nil)
+			if err != nil {
+				return err
+			}
+			return a.withAudit(cmd.Context(), *name, func(log auditLog) error { return a.listAudit(cmd.Context(), log, limit, match) })
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many")
+	addAuditFilter(cmd, &filter)
 	return cmd
 }
 
-func (a *app) listAudit(ctx context.Context, log auditLog, limit int) error {
-	rows, err := log.NewestAudit(ctx, log.id, limit, log.from, a.warnSkipped)
+// addAuditFilter adds the flags that say which lines are meant.
+func addAuditFilter(cmd *cobra.Command, f *tenant.AuditFilter) {
+	cmd.Flags().StringVar(&f.Who, "who", "", "a part of the name or id of `WHO` did it, or of the token's id")
+	cmd.Flags().StringVar(&f.What, "what", "", "a part of `WHAT` was done, to what, or how it ended")
+	cmd.Flags().StringVar(&f.Since, "since", "", "from this `DAY` on (UTC), such as 2026-11-15")
+	cmd.Flags().StringVar(&f.Until, "until", "", "up to the end of this `DAY`")
+}
+
+func auditExportCommand(a *app, name *string) *cobra.Command {
+	var file string
+	var filter tenant.AuditFilter
+	cmd := &cobra.Command{
+		Use: "export", Short: "Write who did what as JSON lines, the oldest first", Example: "  tidemark audit export --tenant acme -o audit.jsonl\n  tidemark audit export --who ada --since 2026-11-01",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			match, err := filter.Match(nil)
+			if err != nil {
+				return err
+			}
+			return a.withAudit(cmd.Context(), *name, func(log auditLog) error {
+				lines, err := log.ExportAudit(cmd.Context(), log.id, log.from, match)
+				if err != nil {
+					return err
+				}
+				return a.toFile(file, func(w io.Writer) error { return tenant.WriteAudit(w, lines) })
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "output", "o", "-", "the `FILE`, or - for stdout")
+	addAuditFilter(cmd, &filter)
+	return cmd
+}
+
+func (a *app) listAudit(ctx context.Context, log auditLog, limit int, match func(tenant.AuditLine) bool) error {
+	rows, err := log.NewestAudit(ctx, log.id, limit, match, log.from, a.warnSkipped)
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,7 @@ Where it does not, the admins of the tenant give them.`,
 		})
 	add.Flags().StringVar(&r.Role, "role", "", "the `ROLE` of these people: reader, writer or admin")
 	add.Flags().StringSliceVar(&r.Workspaces, "workspace", nil, "a `WORKSPACE` that they are in, made when it is not there; again for more")
+	add.Flags().BoolVar(&r.Operator, "operator", false, "these people, who are admins, also see to all tenants, as a token of the scope operator does")
 	add.Flags().BoolVar(&first, "first", false, "try it before the others")
 	list := &cobra.Command{
 		Use: "ls", Short: "List the rules of an issuer, in the order in which they are tried", Example: "  tidemark tenant rule ls --issuer https://id.example.com --json",

@@ -141,13 +141,21 @@ func (d *Directory) auditedBody(did Audited) ([]byte, time.Time, error) {
 // chain adds lines after the newest one, and writes records with them.
 // It returns ErrConflict when somebody else was faster.
 func (d *Directory) chain(ctx context.Context, tenant string, bodies [][]byte, puts ...tidemark.Record) error {
-	head, err := d.AuditHead(ctx, tenant)
+	s, version, err := d.segments(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	head, lines, err := d.openHead(ctx, tenant, s)
 	// A damaged last line is found by verify, and must not keep new
 	// lines from being recorded.
 	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 		return err
 	}
-	log := auditKey(tenant)
+	rolled, require, err := d.roll(tenant, &s, version, head, lines)
+	if err != nil {
+		return err
+	}
+	log := s.Open.key(tenant)
 	a := tidemark.Append{Log: log}
 	at, prev := d.k.Now(), head.Hash
 	for i, did := range bodies {
@@ -158,11 +166,11 @@ func (d *Directory) chain(ctx context.Context, tenant string, bodies [][]byte, p
 		if err != nil {
 			return err
 		}
-		l := tidemark.Line{Seq: b.Seq, Kind: kindAudit, At: at, Body: body}
+		l := tidemark.Line{Seq: b.Seq - s.Open.First + 1, Kind: kindAudit, At: at, Body: body}
 		l.Sum = l.Checksum(log)
 		a.Lines = append(a.Lines, l)
 	}
-	_, err = d.k.Commit(ctx, tidemark.Batch{At: at, Puts: puts, Appends: []tidemark.Append{a}})
+	_, err = d.k.Commit(ctx, tidemark.Batch{At: at, Require: require, Puts: append(rolled, puts...), Appends: []tidemark.Append{a}})
 	return err
 }
 
@@ -172,19 +180,12 @@ func auditText(s string) string { return text.Shorten(strings.ToValidUTF8(s, "ï¿
 // AuditHead returns the current head of the audit log of a tenant; its
 // Length is 0 when there is none. Kept elsewhere, it is an anchor.
 func (d *Directory) AuditHead(ctx context.Context, tenant string) (Anchor, error) {
-	head := Anchor{Tenant: tenant, At: d.k.Now()}
-	for l, err := range d.k.Backend().Lines(ctx, auditKey(tenant), tidemark.Span{Newest: 1}) {
-		head.Length = l.Seq
-		if err != nil {
-			return head, err
-		}
-		b, _, err := auditLine(auditKey(tenant), l)
-		if err != nil {
-			return head, err
-		}
-		head.Hash = b.Hash
+	s, _, err := d.segments(ctx, tenant)
+	if err != nil {
+		return Anchor{}, err
 	}
-	return head, nil
+	head, _, err := d.openHead(ctx, tenant, s)
+	return head, err
 }
 
 // auditLine reads a line.
@@ -201,16 +202,21 @@ func auditLine(log tidemark.Key, l tidemark.Line) (auditBody, Audited, error) {
 	return b, did, nil
 }
 
-// AuditLines yields lines of the audit log of a tenant. An unreadable one
-// is yielded as its Seq with a *tidemark.Damage.
+// AuditLines yields lines of the audit log of a tenant, by their numbers in the whole
+// log; those that were dropped are not there. An unreadable one is yielded as its Seq
+// with a *tidemark.Damage.
 func (d *Directory) AuditLines(ctx context.Context, tenant string, span tidemark.Span) iter.Seq2[AuditLine, error] {
-	log := auditKey(tenant)
 	return func(yield func(AuditLine, error) bool) {
-		for l, err := range d.k.Backend().Lines(ctx, log, span) {
-			line := AuditLine{Seq: l.Seq}
+		s, _, err := d.segments(ctx, tenant)
+		if err != nil {
+			yield(AuditLine{}, err)
+			return
+		}
+		for p, err := range d.auditRun(ctx, tenant, s, span) {
+			line := AuditLine{Seq: p.seq}
 			if err == nil {
 				var b auditBody
-				b, line.Audited, err = auditLine(log, l)
+				b, line.Audited, err = auditLine(p.log, p.line)
 				line.Hash = b.Hash
 			}
 			if !yield(line, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {

@@ -29,11 +29,16 @@ func (d *Directory) VerifyAudit(ctx context.Context, tenant string, from []tidem
 			v.anchors[a.Length] = append(v.anchors[a.Length], a)
 		}
 	}
-	log := auditKey(tenant)
-	for l, err := range d.k.Backend().Lines(ctx, log) {
+	s, _, err := d.segments(ctx, tenant)
+	if err != nil {
+		return v.head, v.faults, err
+	}
+	v.begin(s)
+	for p, err := range d.auditRun(ctx, tenant, s, tidemark.Span{}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return v.head, v.faults, err
 		}
+		log, l := p.log, p.line
 		var b auditBody
 		var did Audited
 		if err == nil {
@@ -43,10 +48,10 @@ func (d *Directory) VerifyAudit(ctx context.Context, tenant string, from []tidem
 		if again, _ := records.Encode(b); err == nil && !bytes.Equal(again, l.Body) {
 			err = &tidemark.Damage{Key: log, Seq: l.Seq, What: "it holds more than was written"}
 		}
-		v.line(l.Seq, b, err)
+		v.line(p.seq, b, err)
 		if err == nil && did.Boot != "" && len(from) > 0 {
 			at := tidemark.ActLog("", tenant, did.Node, did.Boot).ID
-			v.chained[at] = append(v.chained[at], chainedAct{did.N, l.Seq, sumOf(b.Did)})
+			v.chained[at] = append(v.chained[at], chainedAct{did.N, p.seq, sumOf(b.Did)})
 		}
 	}
 	for _, a := range anchors {
@@ -71,6 +76,7 @@ type AuditReport struct {
 	Unchained int          `json:"unchained" doc:"how many lines are written down and not chained yet"`
 	Anchors   int          `json:"anchors" doc:"how many anchors it was compared with"`
 	Faults    []AuditFault `json:"faults" nullable:"false"`
+	Dropped   int64        `json:"dropped,omitempty" doc:"how many of the oldest lines were dropped because they were old enough"`
 }
 
 // ReportAudit is VerifyAudit with further figures for people. damaged is called
@@ -80,8 +86,12 @@ func (d *Directory) ReportAudit(ctx context.Context, tenant string, from []tidem
 	if err != nil {
 		return AuditReport{}, err
 	}
+	s, _, err := d.segments(ctx, tenant)
+	if err != nil {
+		return AuditReport{}, err
+	}
 	head, faults, err := d.VerifyAudit(ctx, tenant, from, anchors...)
-	return AuditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]AuditFault{}, faults...)}, err
+	return AuditReport{Head: head, Dropped: s.Base.Length, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]AuditFault{}, faults...)}, err
 }
 
 // Summary is the first fault, and how many more there are; "" without any.
@@ -102,21 +112,39 @@ func (r AuditReport) String() string {
 	if r.Unchained > 0 {
 		more = fmt.Sprintf(", and so are %d that are not chained yet", r.Unchained)
 	}
-	return fmt.Sprintf("%d lines are as they were written, compared with %d anchors%s; the head is %s", r.Head.Length, r.Anchors, more, cmp.Or(r.Head.Hash, "-"))
+	if r.Dropped > 0 {
+		more += fmt.Sprintf("; %d older ones were dropped by retention, and the rest is chained to their end", r.Dropped)
+	}
+	return fmt.Sprintf("%d lines are as they were written, compared with %d anchors%s; the head is %s", r.Head.Length-r.Dropped, r.Anchors, more, cmp.Or(r.Head.Hash, "-"))
 }
 
-// NewestAudit returns the newest lines of the audit log of a tenant, oldest
+// NewestAudit returns the newest lines of the audit log of a tenant that match, oldest
 // first, with the unchained ones last. damaged is called for those that
-// cannot be read; it may be nil.
-func (d *Directory) NewestAudit(ctx context.Context, tenant string, most int, from []tidemark.Backend, damaged func(error)) ([]AuditLine, error) {
+// cannot be read. It and match may be nil.
+func (d *Directory) NewestAudit(ctx context.Context, tenant string, most int, match func(AuditLine) bool, from []tidemark.Backend, damaged func(error)) ([]AuditLine, error) {
 	fresh, err := d.unchainedLines(ctx, tenant, from, damaged)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := readable(d.AuditLines(ctx, tenant, tidemark.Span{Newest: most}), damaged)
+	if match == nil {
+		match = func(AuditLine) bool { return true }
+	}
+	fresh = slices.DeleteFunc(fresh, func(l AuditLine) bool { return !match(l) })
+	lines, err := readable(func(yield func(AuditLine, error) bool) {
+		left := most
+		for l, err := range d.AuditLines(ctx, tenant, tidemark.Span{Backwards: true}) {
+			if err == nil && !match(l) {
+				continue
+			}
+			if left--; !yield(l, err) || left == 0 {
+				return
+			}
+		}
+	}, damaged)
 	if err != nil {
 		return nil, err
 	}
+	slices.Reverse(lines)
 	lines = append(lines, NotIn(fresh, lines)...)
 	return lines[max(0, len(lines)-most):], nil
 }
@@ -145,6 +173,27 @@ func readable(lines iter.Seq2[AuditLine, error], damaged func(error)) ([]AuditLi
 	return all, nil
 }
 
+// begin has the chain begin where the log was cut, and takes the ends of its segments
+// for anchors. An anchor from before the cut says nothing about what is left, but for
+// the last line that was dropped.
+func (v *auditVerifier) begin(s auditState) {
+	v.head.Length, v.head.Hash, v.cut = s.Base.Length, s.Base.Hash, s.Base.Length > 0
+	for _, a := range v.anchors[s.Base.Length] {
+		if s.Base.Length > 0 && a.Hash != s.Base.Hash {
+			v.fault(s.Base.Length, "what was dropped ended otherwise: it had another hash on %s", a.At.Format(time.RFC3339))
+		}
+	}
+	next := s.Base.Length + 1
+	for _, seg := range append(slices.Clone(s.Closed), s.Open) {
+		if seg.First != next {
+			v.fault(next, "removed: a segment that begins at line %d stands here", seg.First)
+		}
+		if next = seg.Last + 1; seg.Last > 0 {
+			v.anchors[seg.Last] = append(v.anchors[seg.Last], Anchor{Tenant: v.tenant, Length: seg.Last, Hash: seg.Hash, At: seg.Ended})
+		}
+	}
+}
+
 // auditVerifier follows a chain.
 type auditVerifier struct {
 	tenant  string
@@ -152,6 +201,7 @@ type auditVerifier struct {
 	chained map[string][]chainedAct // recorded by servers, and not compared yet
 	head    Anchor
 	lost    bool // the previous line could not be read
+	cut     bool // the oldest lines were dropped
 	faults  []AuditFault
 }
 
@@ -211,10 +261,10 @@ func (v *auditVerifier) boots(ctx context.Context, b tidemark.Backend) error {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return err
 			}
-			if last+1 < l.Seq {
+			if last+1 < l.Seq && !(last == 0 && v.dropped(chained, l.Seq)) {
 				v.missing(log, last+1, l.Seq-1, chained[last+1].seq)
-				maps.DeleteFunc(chained, func(n int64, _ chainedAct) bool { return n < l.Seq })
 			}
+			maps.DeleteFunc(chained, func(n int64, _ chainedAct) bool { return n < l.Seq })
 			last = l.Seq
 			v.act(log, l, err, chained)
 			delete(chained, l.Seq)
@@ -224,6 +274,17 @@ func (v *auditVerifier) boots(ctx context.Context, b tidemark.Backend) error {
 		}
 	}
 	return nil
+}
+
+// dropped reports whether the lines of a run before n may be gone: they were chained in
+// what was dropped of the log, and so nothing that is left tells of them.
+func (v *auditVerifier) dropped(chained map[int64]chainedAct, n int64) bool {
+	for c := range chained {
+		if c < n {
+			return false
+		}
+	}
+	return v.cut
 }
 
 // gone reports boots that are chained and recorded nowhere.

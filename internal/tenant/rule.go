@@ -33,6 +33,9 @@ type Rule struct {
 	// time they come; where a rule has none, the admins of the tenant give them.
 	Role       string   `json:"role,omitempty"`
 	Workspaces []string `json:"workspaces,omitempty"`
+	// Operator means that such people, who have to be admins, may also do what a token
+	// of the scope operator may: see to all tenants, and read nothing of theirs.
+	Operator bool `json:"operator,omitempty"`
 }
 
 // Fits reports whether the rule is about a token; values are those of a claim.
@@ -72,6 +75,8 @@ func (r Rule) check() error {
 		return tidemark.Invalidf("rule: the value %q of which claim?", r.Value)
 	case r.Claim != "" && r.Value == "":
 		return tidemark.Invalidf("rule: which value of %q? %s is any", r.Claim, AnyValue)
+	case r.Operator && r.Role != RoleAdmin:
+		return tidemark.Invalidf("rule: an operator has the role %s", RoleAdmin)
 	case r.Role != "":
 		return CheckRole(r.Role)
 	}

@@ -74,6 +74,7 @@ type User struct {
 	Role        string    `json:"role"`
 	State       string    `json:"state"`
 	Workspaces  []string  `json:"workspaces,omitempty"`
+	Operator    bool      `json:"operator,omitempty"` // by a rule of the issuer
 	FirstSeenAt time.Time `json:"first_seen_at"`
 	LastSeenAt  time.Time `json:"last_seen_at"`
 	// Provisioned is what an identity provider keeps about the user; nil: nothing.
@@ -122,7 +123,7 @@ func workspaceKey(tenant, id string) tidemark.Key {
 // IsOperators reports whether a record or log says who may do what: where one
 // store serves the operator and others, nobody else may touch it.
 func IsOperators(k tidemark.Key) bool {
-	return slices.Contains([]string{kindTenant, kindIssuer, kindRules, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut, kindLink, kindLinkData, kindErasure, kindDeparture, kindGroup, kindLimits, kindKept}, k.Kind)
+	return slices.Contains([]string{kindTenant, kindIssuer, kindRules, kindUser, kindWorkspace, kindToken, kindAudit, kindAuditState, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut, kindLink, kindLinkData, kindErasure, kindDeparture, kindGroup, kindLimits, kindKept, kindForwarded}, k.Kind)
 }
 
 // checkName returns ErrInvalid for an invalid name of a tenant or a workspace.
@@ -317,6 +318,7 @@ type Claims struct {
 	// assigns them, too.
 	Workspaces []string
 	Places     bool
+	Operator   bool // see Rule
 }
 
 // UserID is the id of a user of a tenant, derived from the issuer and its name
@@ -353,7 +355,7 @@ func (d *Directory) UpsertUser(ctx context.Context, c Claims) (User, bool, error
 		if fresh {
 			u = User{ID: id, Tenant: c.Tenant.ID, Issuer: c.Issuer, Subject: c.Subject, Role: c.Role, State: Active, FirstSeenAt: now}
 		}
-		moved := c.Decides && u.Role != c.Role || c.Places && !slices.Equal(u.Workspaces, c.Workspaces)
+		moved := u.Operator != c.Operator || c.Decides && u.Role != c.Role || c.Places && !slices.Equal(u.Workspaces, c.Workspaces)
 		if !fresh && !moved && now.Sub(u.LastSeenAt) < seenEvery {
 			return nil
 		}
@@ -363,6 +365,7 @@ func (d *Directory) UpsertUser(ctx context.Context, c Claims) (User, bool, error
 		if c.Places {
 			u.Workspaces = c.Workspaces
 		}
+		u.Operator = c.Operator
 		u.Name, u.Email, u.LastSeenAt = d.k.Mask(auditText(c.Name)), d.k.Mask(auditText(c.Email)), now
 		p, err := records.Put(r.Key, r.Version, u)
 		if err != nil {

@@ -30,7 +30,7 @@ type signInCodeOutput struct {
 }
 
 func (s *Server) makeSignInCode(ctx context.Context, _ *struct{}) (*signInCodeOutput, error) {
-	if c := request.CallerOf(ctx); !c.Operator || c.Token != "" {
+	if !request.CallerOf(ctx).OwnsServer() {
 		return nil, request.Fail(ctx, tidemark.ErrDenied)
 	}
 	l, ok := s.o.SignIn.(linker)

@@ -287,7 +287,7 @@ func (s *Server) MayTalk(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	ip := net.ParseIP(host)
 	forwarded := r.Header.Get("Forwarded") != "" || r.Header.Get("X-Forwarded-For") != ""
-	return s.o.Chat != nil && c.Operator && c.Token == "" && c.Role.May(request.Writer) && err == nil && ip != nil && ip.IsLoopback() && !forwarded && request.Hosts{}.Ours(r.Host)
+	return s.o.Chat != nil && c.OwnsServer() && c.Role.May(request.Writer) && err == nil && ip != nil && ip.IsLoopback() && !forwarded && request.Hosts{}.Ours(r.Host)
 }
 
 // TalkFolder is the folder that a conversation in a session works in; "" if that is

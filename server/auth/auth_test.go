@@ -491,6 +491,19 @@ func TestRulesSayWhoBelongsWhere(t *testing.T) {
 	if err != nil || got.Role != request.Admin || len(got.Workspaces) != 2 {
 		t.Errorf("the rule gives a role and workspaces: %+v, %v", got, err)
 	}
+	if got.Operator {
+		t.Error("an admin by a rule is an operator")
+	}
+	lab.Operator = true
+	set(law, lab)
+	if got, err = come(authtest.Claims{"groups": []string{"lab"}}); err != nil || !got.Operator || !got.Ruled || got.OwnsServer() {
+		t.Errorf("an operator by a rule: %+v, %v", got, err)
+	}
+	lab.Operator = false
+	set(law, lab)
+	if got, err = come(authtest.Claims{"groups": []string{"lab"}}); err != nil || got.Operator {
+		t.Errorf("who is an operator no more: %+v, %v", got, err)
+	}
 	// Changes count at once, in both directions.
 	lab.Role, lab.Workspaces = tenant.RoleReader, []string{"bench"}
 	set(lab, tenant.Rule{Claim: "department", Value: tenant.AnyValue, Tenant: "rest"})
@@ -503,6 +516,7 @@ func TestRulesSayWhoBelongsWhere(t *testing.T) {
 	for name, rules := range map[string][]tenant.Rule{
 		"an unknown tenant":        {{Claim: "a", Value: "b", Tenant: "nowhere"}},
 		"a rule that is twice":     {law, law},
+		"an operator who is none":  {{Claim: "a", Value: "b", Tenant: "legal", Role: tenant.RoleWriter, Operator: true}},
 		"an unknown role":          {{Claim: "a", Value: "b", Tenant: "legal", Role: "king"}},
 		"a value of no claim":      {{Value: "b", Tenant: "legal"}},
 		"a claim without a value":  {{Claim: "b", Tenant: "legal"}},

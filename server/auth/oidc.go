@@ -315,7 +315,7 @@ func (a *OIDCAuthenticator) caller(ctx context.Context, c claims) (request.Calle
 		role = request.Role(rule.Role)
 	}
 	u, _, err := a.o.Users.UpsertUser(ctx, tenant.Claims{Tenant: in, Issuer: iss, Subject: subject, Role: string(role), Decides: a.o.RoleClaim != "" || rule.Role != "",
-		Workspaces: rule.WorkspacesOf(in), Places: len(rule.Workspaces) > 0,
+		Workspaces: rule.WorkspacesOf(in), Places: len(rule.Workspaces) > 0, Operator: rule.Operator,
 		Name: c.any("name", "preferred_username", "email"), Email: c.any("email", "preferred_username")})
 	switch {
 	case errors.Is(err, tidemark.ErrInvalid):
@@ -331,7 +331,7 @@ func (a *OIDCAuthenticator) caller(ctx context.Context, c claims) (request.Calle
 	if name == "" {
 		name = u.ID
 	}
-	return request.Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role)}, nil
+	return request.Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role), Operator: u.Operator, Ruled: u.Operator}, nil
 }
 
 // role is the role from the claims: the highest that they contain. Without a

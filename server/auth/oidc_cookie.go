@@ -100,5 +100,5 @@ func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (request.Call
 	if name == "" {
 		name = u.ID
 	}
-	return request.Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role)}, nil
+	return request.Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role), Operator: u.Operator, Ruled: u.Operator}, nil
 }

@@ -3,7 +3,6 @@ package pages
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"iter"
 	"net/http"
 	"net/url"
@@ -117,7 +116,7 @@ func (s *Site) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 // is one of them; nil: all are.
 func auditFilter(r *http.Request) (f web.AuditFilter, match func(tenant.AuditLine) bool, err error) {
 	value := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
-	asked := routes.AuditFilter{Who: value("who"), What: value("what"), Since: value("since"), Until: value("until")}
+	asked := tenant.AuditFilter{Who: value("who"), What: value("what"), Since: value("since"), Until: value("until")}
 	f = web.AuditFilter{Who: render.CleanLine(asked.Who), What: render.CleanLine(asked.What), Since: asked.Since, Until: asked.Until}
 	match, err = asked.Match(func(action string) string { return web.Deed("", action) })
 	return f, match, err
@@ -143,15 +142,8 @@ func (s *Site) exportAudit(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Content-Disposition", `attachment; filename="audit.jsonl"`)
-	out := json.NewEncoder(w)
-	for l, err := range lines {
-		if err != nil {
-			l.Action, l.Outcome = "damaged", "damaged"
-		}
-		if err := out.Encode(l); err != nil {
-			routes.Cut(ctx, err)
-			return
-		}
+	if err := tenant.WriteAudit(w, lines); err != nil {
+		routes.Cut(ctx, err)
 	}
 }
 

@@ -42,9 +42,15 @@ type Caller struct {
 	// Scopes are the parts of the server that the token is for; none: all of
 	// the API.
 	Scopes []string
-	// Operator means that the caller may create and suspend tenants.
-	Operator bool
+	// Operator means that the caller sees to all tenants. Ruled means that a rule of an
+	// issuer says so: like a token of the scope, it leads to nothing that people of
+	// other tenants keep.
+	Operator, Ruled bool
 }
+
+// OwnsServer reports whether the caller is the person whose server it is, and not
+// somebody who operates it for others.
+func (c Caller) OwnsServer() bool { return c.Operator && c.Token == "" && !c.Ruled }
 
 // Authenticator determines who makes a request; ErrDenied for an unknown
 // caller.

@@ -11,11 +11,37 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/forward"
+	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
 
 // everyMinute is how often the head of the audit log is written elsewhere, and how
 // often what has expired is removed.
 const everyMinute = time.Minute
+
+// auditPlaces returns how long the audit log is kept, and which places get it.
+func (c *Config) auditPlaces(version string) (keep time.Duration, to []forward.Sink, err error) {
+	if c.AuditKeep != "" {
+		if keep, err = upkeep.ParseAge(c.AuditKeep); err != nil {
+			return 0, nil, tidemark.Invalidf("audit_keep: %w", err)
+		}
+	}
+	if c.AuditSyslog != "" {
+		s, err := forward.Syslog(c.AuditSyslog, version)
+		if err != nil {
+			return 0, nil, err
+		}
+		to = append(to, s)
+	}
+	if c.AuditWebhook != "" {
+		s, err := forward.Webhook(c.AuditWebhook, c.webhookSecret)
+		if err != nil {
+			return 0, nil, err
+		}
+		to = append(to, s)
+	}
+	return keep, to, nil
+}
 
 // keepAnchors writes the heads of audit logs to a file, and returns a
 // function that ends that. Whoever changes the log would have to change the

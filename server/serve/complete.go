@@ -127,6 +127,9 @@ func (c *Config) consider(from Sources) error {
 	if (c.Auth == AuthEntra || c.Auth == AuthOIDC && c.OIDC.Issuer != "") && c.OIDC.Audience == "" {
 		return hint.With(tidemark.Invalidf("tokens for whom?"), "name this service, as the issuer knows it, with --oidc-audience")
 	}
+	if _, _, err := c.auditPlaces(""); err != nil {
+		return err
+	}
 	if c.LogFormat != "json" && c.LogFormat != "text" {
 		return tidemark.Invalidf("--log %q: want json or text", c.LogFormat)
 	}

@@ -59,7 +59,7 @@ func OpenStores(ctx context.Context, url string, single bool, options func(open.
 	if open.IsPostgres(url) {
 		if t.db, err = postgres.Connect(ctx, url, nil); err == nil {
 			t.scopes = store.NewScopes(&store.Options{Places: search.EachWord})
-			t.work.Go(func() { t.scopes.Keep(t.life) })
+			t.work.Go(func() { t.scopes.Keep(postgres.Background(t.life)) })
 		}
 		err = open.DatabaseHint(err)
 	} else {
@@ -215,7 +215,7 @@ func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store,
 func (t *Opener) keepIndexed(s *store.Store) {
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		began := time.Now()
-		err := s.KeepIndexed(t.life)
+		err := s.KeepIndexed(postgres.Background(t.life))
 		if err == nil || errors.Is(err, tidemark.ErrSealed) { // whoever opens it again, with the key, follows it
 			return
 		}

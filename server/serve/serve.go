@@ -52,6 +52,9 @@ type Config struct {
 	OIDC      OIDC
 	// AnchorFile receives the heads of the audit log every minute; "": none.
 	AnchorFile string
+	// AuditKeep is how long lines of the audit log are kept, such as 365d; "": for ever.
+	// AuditSyslog and AuditWebhook are places that get them, too; "": none.
+	AuditKeep, AuditSyslog, AuditWebhook string
 	// TraceEndpoint is the URL of an OpenTelemetry collector; "": none.
 	TraceEndpoint string
 	// Fleet is the file whose webhooks are accepted; "": none.
@@ -63,6 +66,7 @@ type Config struct {
 
 	settings                                 []*Setting
 	databasePassword, databaseOwner, keyFile string
+	webhookSecret                            string
 }
 
 // Program is what a server needs from the program that runs it. All fields but
@@ -157,6 +161,7 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 		return err
 	}
 	defer v.keepAnchors(ctx, s)()
+	defer s.ForwardAudit(ctx)()
 	defer v.access.oidc.watch(ctx)()
 	defer v.repeatedly(ctx, s.SweepLinks)()
 	return v.Serve(ctx, s, s, listener, &v.Program)
@@ -188,6 +193,9 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 	o := server.Options{Open: t.Store, Backend: t.Backend, Holder: v.Holder, Ready: t.Ready, Export: v.download, Formats: transfer.Formats(),
 		Acts: t.Acts, Together: t.db != nil || t.single, NoAudit: !open.HasAudit(v.Store), Import: v.upload, Version: v.Version, Hosts: v.Hosts, Log: v.Log, Limits: v.Limits, Measure: v.measure,
 		Inspect: t.Inspect, MCP: v.MCP}
+	if o.AuditKeep, o.Forward, err = v.auditPlaces(v.Version); err != nil {
+		return nil, end, err
+	}
 	if o.Hosts == nil && v.Auth == AuthLocal {
 		o.Hosts = []string{}
 	}
@@ -227,7 +235,7 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 // chat opens a conversation. Its tools run on this machine as this user, so it
 // is for the owner of the machine, not for everybody with a token.
 func (v *running) chat(ctx context.Context, s *store.Store, c routes.ChatOptions) (routes.Conversation, error) {
-	if who := request.CallerOf(ctx); !who.Operator || who.Token != "" {
+	if !request.CallerOf(ctx).OwnsServer() {
 		return nil, tidemark.ErrDenied
 	}
 	return v.Chat(ctx, s, c)
@@ -238,11 +246,11 @@ func (v *running) download(ctx context.Context, s *store.Store, at store.Point, 
 	return transfer.Download(ctx, s, at, format, v.Environ)
 }
 
-// upload imports what a client sent.
+// upload imports what a client sent, behind what people wait for.
 func (v *running) upload(ctx context.Context, s *store.Store, name string, content io.Reader) (in []routes.Imported, err error) {
 	how := v.Opening(open.Write)
 	how.SecretsMet = nil // they are somebody else's
-	results, err := transfer.Upload(ctx, s, name, content, process.Self("serve"), how)
+	results, err := transfer.Upload(postgres.Background(ctx), s, name, content, process.Self("serve"), how)
 	for _, r := range results {
 		if r.Session != "" {
 			in = append(in, routes.Imported{ID: r.Session, Title: r.Title, Entries: int64(r.Entries), Known: r.State == "known", Lost: r.Lost})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,7 +70,9 @@ func (s *Stores) AuditIn(ctx context.Context, tenant, action, thing, outcome str
 	if err != nil {
 		return err
 	}
-	return users.Audit(ctx, tenant, s.auditedBy(ctx, action, thing, outcome))
+	err = users.Audit(ctx, tenant, s.auditedBy(ctx, action, thing, outcome))
+	s.o.Chained(tenant)
+	return err
 }
 
 // AuditLater records soon what changed nothing, or what was announced by a
@@ -141,6 +144,7 @@ func (s *Stores) writeAudits(tenant string) {
 		}
 		pause = auditLinger
 		s.wroteAudits(tenant, batch)
+		s.o.Chained(tenant)
 	}
 }
 
@@ -220,18 +224,16 @@ func (s *Stores) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	if err != nil {
 		return nil, err
 	}
-	tenants := []string{tidemark.TenantOf(tenant.DefaultTenant, "").Tenant}
-	for t, err := range users.Tenants(ctx, "") {
-		if err != nil {
-			return nil, err
-		}
-		if t.ID != tenants[0] {
-			tenants = append(tenants, t.ID)
-		}
+	tenants, err := s.AuditedTenants(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var heads []tenant.Anchor
 	for _, id := range tenants {
 		if err := s.chainLeft(ctx, users, id); err != nil {
+			return heads, err
+		}
+		if err := s.trimAudit(ctx, users, id); err != nil {
 			return heads, err
 		}
 		head, err := users.KeepAnchor(ctx, id)
@@ -243,6 +245,36 @@ func (s *Stores) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 		}
 	}
 	return heads, nil
+}
+
+// AuditedTenants returns the ids of the tenants that may have an audit log.
+func (s *Stores) AuditedTenants(ctx context.Context) ([]string, error) {
+	users, err := s.Operators(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tenants := []string{tidemark.TenantOf(tenant.DefaultTenant, "").Tenant}
+	for t, err := range users.Tenants(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		if t.ID != tenants[0] {
+			tenants = append(tenants, t.ID)
+		}
+	}
+	return tenants, nil
+}
+
+// trimAudit drops what is old enough of an audit log, and says so in it.
+func (s *Stores) trimAudit(ctx context.Context, users *tenant.Directory, of string) error {
+	if s.o.AuditKeep <= 0 {
+		return nil
+	}
+	n, err := users.TrimAudit(ctx, of, s.o.Now().Add(-s.o.AuditKeep))
+	if err != nil || n == 0 {
+		return err
+	}
+	return users.Audit(ctx, of, tenant.Audited{At: s.o.Now(), Who: tidemark.Operator().User, Name: "retention", Action: "audit.trim", Thing: strconv.FormatInt(n, 10) + " lines", Outcome: tenant.AuditDone})
 }
 
 // Audited makes sure that every call that changes something has a line, and every

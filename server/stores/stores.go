@@ -39,6 +39,10 @@ type Options struct {
 	NoAudit bool
 	// Backend returns the raw storage of a principal; nil: that of the store.
 	Backend func(context.Context, tidemark.Principal) (tidemark.Backend, error)
+	// AuditKeep is how long lines of the audit log are kept; 0: for ever. Chained is
+	// called when the log of a tenant has grown; nil: nobody wants to know.
+	AuditKeep time.Duration
+	Chained   func(tenant string)
 	// Limits bound what callers may do, and keep.
 	Limits request.Limits
 	Log    *slog.Logger
@@ -67,6 +71,9 @@ type Stores struct {
 
 // New returns Stores, of which none is open yet.
 func New(o Options) *Stores {
+	if o.Chained == nil {
+		o.Chained = func(string) {}
+	}
 	s := &Stores{o: o, access: o.Access, shutdown: o.Shutdown, stores: make(map[string]*opened)}
 	s.quotas = request.NewQuotas(o.Limits.WithDefaults(), s.namedLimits)
 	return s
