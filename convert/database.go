@@ -81,16 +81,21 @@ func (s *SourceDatabase) Steady(ctx context.Context, read func() error) (err err
 }
 
 // rowsAtOnce is how many rows EachRow reads in one statement.
-const rowsAtOnce = 200
+const rowsAtOnce = 50
 
 // EachRow yields columns of all rows of a table, which is called s, in the order in
-// which they were made. It takes many short statements.
+// which they were made. It takes many short statements, so what was committed
+// meanwhile is in later rows and not in earlier ones.
 func (s *SourceDatabase) EachRow(ctx context.Context, table, columns string) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		statement := fmt.Sprintf("SELECT s.rowid, %s FROM %s s WHERE s.rowid > ? ORDER BY s.rowid LIMIT %d", columns, table, rowsAtOnce)
 		for after, n := any(int64(math.MinInt64)), rowsAtOnce; n == rowsAtOnce; {
 			n = 0
 			for row, err := range s.Query(ctx, statement, after) {
+				if errors.Is(err, tidemark.ErrConflict) && n > 0 {
+					n = rowsAtOnce // it goes on after the last row
+					break
+				}
 				if err != nil {
 					yield(nil, err)
 					return

@@ -35,7 +35,7 @@ type Transcripts[T any] struct {
 type transcript[T any] struct {
 	file    string
 	id      Identity
-	session string // what it was part of when it was last imported; "": it has to be read
+	session string  // what it was part of when it was last imported; "": it has to be read
 	grown   *Growth // it only became longer; nil: it did not, or has to be read
 	read    bool
 	is      T

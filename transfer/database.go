@@ -119,7 +119,7 @@ func (d *inPlace) Query(ctx context.Context, statement string, args ...any) iter
 			if err == nil {
 				rows, more, err = d.some(ctx, statement, args, given)
 			}
-			if err == nil && (more || given > 0) {
+			if err == nil && given > 0 { // the first slice is of one moment anyway
 				err = d.same(ctx, before)
 			}
 			if err != nil {

@@ -61,6 +61,9 @@ func (b *toolImport) skip(err error) {
 		b.reports.skipped = append(b.reports.skipped, err)
 		return
 	}
+	if errors.Is(err, context.Canceled) {
+		return // whoever ended the import knows
+	}
 	b.Skipped++
 	if b.Skip != nil {
 		b.Skip(err)

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -248,6 +249,10 @@ func (d *database) stamps(ctx context.Context) (map[string]string, error) {
 	for after, n := composerKey, chatsAtOnce; n == chatsAtOnce; {
 		n = 0
 		for row, err := range d.Query(ctx, statement, after, next(composerKey), bubbleKey, len(composerKey)+1) {
+			if errors.Is(err, tidemark.ErrConflict) && n > 0 {
+				n = chatsAtOnce // it goes on after the last one
+				break
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
@@ -129,7 +130,8 @@ type Watcher struct {
 	news     bool // something happened since then
 	sized    time.Time
 	bytes    int64
-	grown    int // sessions that were imported since memory was given back
+	grown    int  // sessions that were imported since memory was given back
+	rested   bool // memory was given back after the first look
 	answered map[string]int64
 
 	mu       sync.Mutex // guards what follows, and the flags of homes
@@ -323,11 +325,13 @@ func (w *Watcher) loop(ctx context.Context) {
 // takes several times of what a watcher needs, which then runs for months.
 const manySessions = 1000
 
-// rests gives the memory back that an import took.
+// rests gives the memory back that the first look, or a large import took, and the
+// pages of the program that were needed for it.
 func (w *Watcher) rests() {
-	if w.grown >= manySessions {
-		w.grown = 0
+	if w.grown >= manySessions || !w.rested {
+		w.grown, w.rested = 0, true
 		debug.FreeOSMemory()
+		process.ReleasePages()
 	}
 }
 
