@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -294,4 +297,32 @@ func TestAFileOfASessionOpensByItself(t *testing.T) {
 	if n := asked.Load(); n > 1 { // a browser looks for an icon
 		t.Errorf("the file asked for %d things", n)
 	}
+}
+
+func TestAFileOfASessionOpensFromADisk(t *testing.T) {
+	s := onSQLite(t)
+	st := s.of("a", "jo")
+	id := talk(t, st, tidemark.Session{Title: "the crane"}, 3)
+	v := must[*store.View](t)(st.View(t.Context(), id))
+	name := filepath.Join(t.TempDir(), "a crane.html")
+	made := must[link.Made](t)(link.WriteFile(t.Context(), store.Point{View: v}, link.Options{}, name, func(write func(io.Writer) error) error {
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(file), file.Close())
+	}))
+	w := s.bare(t)
+	w.do(chromedp.Navigate(made.URL))
+	w.reads("answer 3 about the tide")
+}
+
+func TestALinkThatExpiredSaysSoInABrowser(t *testing.T) {
+	s := onSQLite(t)
+	at := time.Now().Add(time.Second)
+	l := must[tenant.Link](t)(s.operators(t).PutLink(t.Context(), tenant.Link{Name: link.NewName(), Tenant: "a", User: "jo", ExpiresAt: at}, []byte("sealed")))
+	w := s.window(t)
+	time.Sleep(time.Until(at))
+	w.opens("/shared/" + l.Name + "#" + strings.Repeat("A", 43))
+	w.sees("This link has expired, and the copy that it led to was removed.")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -43,6 +44,13 @@ func TestACheckupSaysWhatIsNowhereElse(t *testing.T) {
 	says("ok sessions elsewhere: each is")
 	a.must(a.s.Purge(t.Context(), id, a.holder()))
 	says("ok sessions elsewhere: each is")
+}
+
+func TestMachinesOfOneNameAreToldApart(t *testing.T) {
+	r := Remote{Name: "home", URL: "file:/stick", Machines: []Machine{{ID: "0011223344556677", Name: "mac", This: true}, {ID: "8899aabbccddeeff", Name: "mac"}, {ID: "0123456789abcdef", Name: "box"}}}
+	if row := r.Row(func(time.Time) string { return "" }); row[2] != "mac (00112233), mac (8899aabb), box" {
+		t.Errorf("the machines are %s", row[2])
+	}
 }
 
 func TestTreesAndListsNameTheMachineOfABranch(t *testing.T) {

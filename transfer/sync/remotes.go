@@ -39,7 +39,15 @@ type Machine struct {
 func (r Remote) Row(when func(time.Time) string) []string {
 	var names []string
 	for _, m := range r.Machines {
-		names = append(names, m.Name)
+		alike := 0
+		for _, other := range r.Machines {
+			alike += btoi(other.Name == m.Name)
+		}
+		name := m.Name
+		if alike > 1 { // what tells them apart, also to forget one
+			name += fmt.Sprintf(" (%.8s)", m.ID)
+		}
+		names = append(names, name)
 	}
 	met := "never"
 	if !r.MetAt.IsZero() {

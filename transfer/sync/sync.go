@@ -61,13 +61,13 @@ type Report struct {
 
 // Text tells people what travelled or, of a dry run, what would have.
 func (r Report) Text(dry bool) string {
-	would := ""
+	pulled, pushed, purged := "pulled", "pushed", "purged"
 	if dry {
-		would = "would be "
+		pulled, pushed, purged = "would pull", "would push", "would purge"
 	}
-	text := fmt.Sprintf("%s: %spulled %d sessions, %d entries; %spushed %d sessions, %d entries\n", r.Remote, would, r.Pulled.Sessions, r.Pulled.Entries, would, r.Pushed.Sessions, r.Pushed.Entries)
+	text := fmt.Sprintf("%s: %s %d sessions, %d entries; %s %d sessions, %d entries\n", r.Remote, pulled, r.Pulled.Sessions, r.Pulled.Entries, pushed, r.Pushed.Sessions, r.Pushed.Entries)
 	if r.Purged > 0 {
-		text += fmt.Sprintf("%s: %spurged %d sessions that another machine purged\n", r.Remote, would, r.Purged)
+		text += fmt.Sprintf("%s: %s %d sessions that another machine purged\n", r.Remote, purged, r.Purged)
 	}
 	return text
 }
