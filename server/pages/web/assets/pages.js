@@ -439,11 +439,12 @@
     if (composer) {
       const field = composer.querySelector("textarea"), wrong = composer.querySelector(".wrong");
       const told = (text) => { wrong.textContent = text; wrong.hidden = !text; };
-      const post = async (form, body) => {
+      const post = async (form, body, early) => {
         told("");
         try {
           const r = await fetch(form.action, { method: "POST", body: new URLSearchParams(body), headers: { Accept: "application/json" } });
           if (r.ok) return true;
+          if (early && r.status === 409) return false; // an answer began that this page has not heard of
           const problem = await r.json().catch(() => ({}));
           told(problem.detail || problem.title || String(r.status));
         } catch { told(composer.dataset.lost); }
@@ -503,9 +504,10 @@
         if (!queue.length || sending || answers() || !asked && document.querySelector("#talk .notice")) return;
         sending = true;
         stopped = false;
-        const done = await post(composer, { text: queue[0] });
+        const done = await post(composer, { text: queue[0] }, true);
         if (done) { queue.shift(); drawQueue(); }
         sending = false;
+        if (wrong.hidden) setTimeout(() => sayNext(false), 500); // its answer may have ended meanwhile
       };
       drawQueue();
       on("htmx:sseMessage", (e) => { if (e.target.id === "talk") sayNext(stopped); });
