@@ -152,6 +152,10 @@ type Source struct {
 	// files are as they were then. Nil: nothing is known.
 	Known func(unit string) (state []byte, ok bool)
 
+	// Left returns what a session left in Units for a unit that is rows of a database,
+	// with the Stamp of the rows then. Nil: nothing is known.
+	Left func(unit string) (stamp string, state []byte, ok bool)
+
 	// Growth returns the Bookmark that a session left in Units for a unit, if the
 	// file that the unit is named for only became longer since. Nil: there is none.
 	Growth func(unit string) (Growth, bool)
@@ -180,12 +184,19 @@ type Unit struct {
 	Name   string
 	State  []byte // returned by Known; at most 64 KiB
 	Shared bool   // other sessions are made of it, too
+	// Stamp shows whether the rows that a SessionUnit stands for were changed. It is
+	// taken before they are read.
+	Stamp string
 
 	// Bookmark returns, once all entries were read, where a later reading of the
 	// file that the unit is named for goes on; ok is false if the one before is the
 	// better one. Nil: such a file is read from its beginning.
 	Bookmark func() (at Bookmark, ok bool) `json:"-"`
 }
+
+// SessionUnit begins the name of a unit that is no files: it stands for a session,
+// whose id follows, in a file that has many.
+const SessionUnit = "session:"
 
 // Unchanged reports whether the files of all these units are as they were when
 // their sessions were last imported.

@@ -1,9 +1,14 @@
 package convert
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 
@@ -35,6 +40,120 @@ func (s *SourceDatabase) Open(ctx context.Context) error {
 	}
 	s.db = db
 	return nil
+}
+
+// Live is a Database that its tool may write to while it is read.
+type Live interface {
+	Database
+	// Moment tells two states of it apart. Each statement reads one; it is
+	// ErrConflict where that is not possible.
+	Moment(ctx context.Context) (string, error)
+}
+
+// steadyTries is how often rows are read until nothing changed meanwhile.
+const steadyTries = 10
+
+// Steady calls read until nothing was committed meanwhile, so that what its
+// statements returned was there at one moment. It is ErrConflict if that does not
+// succeed. No transaction is open between two statements, so nobody waits.
+func (s *SourceDatabase) Steady(ctx context.Context, read func() error) (err error) {
+	live, ok := s.db.(Live)
+	if !ok {
+		return read()
+	}
+	for range steadyTries {
+		before, momentErr := live.Moment(ctx)
+		if momentErr != nil {
+			return momentErr
+		}
+		if err = read(); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+		after, momentErr := live.Moment(ctx)
+		if err == nil && momentErr == nil && before == after {
+			return nil
+		}
+		if err = cmp.Or(momentErr, ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return tidemark.Conflictf("it changes all the time; import it again")
+}
+
+// rowsAtOnce is how many rows EachRow reads in one statement.
+const rowsAtOnce = 200
+
+// EachRow yields columns of all rows of a table, which is called s, in the order in
+// which they were made. It takes many short statements.
+func (s *SourceDatabase) EachRow(ctx context.Context, table, columns string) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		statement := fmt.Sprintf("SELECT s.rowid, %s FROM %s s WHERE s.rowid > ? ORDER BY s.rowid LIMIT %d", columns, table, rowsAtOnce)
+		for after, n := any(int64(math.MinInt64)), rowsAtOnce; n == rowsAtOnce; {
+			n = 0
+			for row, err := range s.Query(ctx, statement, after) {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				after = row[0]
+				if n++; !yield(row[1:], nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Stamp is a hash of the values of rows.
+func Stamp(rows ...[]any) string {
+	sum := sha256.New()
+	for _, row := range rows {
+		for _, v := range row {
+			text := CellText(v)
+			fmt.Fprintf(sum, "%T %d %s\n", v, len(text), text)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// ShortColumns writes columns for a select, quoted; of a value that is long only the
+// length comes.
+func ShortColumns(names []string) string {
+	var all []string
+	for _, name := range names {
+		quoted := quoteName(name)
+		all = append(all, fmt.Sprintf("CASE WHEN octet_length(%s) <= %d THEN %s ELSE octet_length(%s) END", quoted, shortCell, quoted, quoted))
+	}
+	return strings.Join(all, ", ")
+}
+
+// shortCell bounds a value of which more than the length is compared.
+const shortCell = 1 << 10
+
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// SameRows reports whether the rows that a session is made of are as they were when
+// it was last imported, and what it left then.
+func (s *SourceDatabase) SameRows(session, stamp string) (state []byte, same bool) {
+	if s.Source.Left == nil || stamp == "" {
+		return nil, false
+	}
+	was, state, ok := s.Source.Left(SessionUnit + session)
+	return state, ok && was == stamp
+}
+
+// RowUnits are the Units of a session that is rows of a database; nil without a
+// stamp.
+func RowUnits(session, stamp string, state []byte) []Unit {
+	if stamp == "" {
+		return nil
+	}
+	return []Unit{{Name: SessionUnit + session, Stamp: stamp, State: state}}
+}
+
+// SameSession is a session whose rows did not change.
+func SameSession(id, stamp string) *Session {
+	return &Session{Session: tidemark.Session{ForeignID: id}, Unchanged: true, Units: RowUnits(id, stamp, nil)}
 }
 
 // Close closes the database. A Query after it still works.
@@ -90,7 +209,7 @@ func (s *SourceDatabase) Columns(ctx context.Context, tables ...string) (map[str
 func BoundedColumns(names []string) string {
 	var all []string
 	for _, name := range names {
-		quoted := `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+		quoted := quoteName(name)
 		all = append(all, fmt.Sprintf("CASE WHEN octet_length(%s) <= %d THEN %s END", quoted, maxCell, quoted))
 	}
 	return strings.Join(all, ", ")

@@ -29,30 +29,33 @@ const (
 	readBytes = 8 << 20
 )
 
-// openDatabase opens a database in a folder; copies have at most so many bytes.
-func openDatabase(ctx context.Context, dir string, fsys fs.FS, file string, copied int64) (convert.Database, error) {
+// openDatabase opens a database in a folder; copies take from what is left to copy.
+func openDatabase(ctx context.Context, dir string, fsys fs.FS, file string, left *int64) (convert.Database, error) {
 	name := nameOf(dir, file)
 	size := sizeOf(fsys, file)
 	log := sizeOf(fsys, file+"-wal") + sizeOf(fsys, file+"-journal")
 	logged := hasLog(fsys, file)
 	if name != "" && logged && isPlain(name+"-shm") && isPlain(name+"-wal") {
-		// Somebody has it open. What they commit while a statement runs is not seen.
+		// Somebody has it open.
 		if f, err := sqlite.ReadForeign(name, false); err == nil {
-			return f, nil
+			return &inPlace{Foreign: f, file: file, slice: readFor, moment: f.Moment}, nil
 		}
 	}
-	if size+log <= copied {
-		return copyDatabase(ctx, fsys, file)
+	if size+log <= *left {
+		return copyDatabase(ctx, fsys, file, left)
 	}
 	if name == "" || log > 0 {
-		return nil, &convert.Skip{What: file, Why: hint.With(tidemark.Unsupportedf("it has %d MB and changes that its tool did not finish: at most %d MB are copied", (size+log)>>20, copied>>20),
+		return nil, &convert.Skip{What: file, Why: hint.With(tidemark.Unsupportedf("it has %d MB and changes that its tool did not finish: at most %d MB are copied", (size+log)>>20, maxCopied>>20),
 			"start its tool and leave it, then import again")}
 	}
 	f, err := sqlite.ReadForeign(name, logged)
 	if err != nil {
 		return nil, &convert.Skip{What: file, Why: err}
 	}
-	return &inPlace{Foreign: f, file: file, slice: readFor, stamp: func() string { return stamps(fsys, file, []string{"", "-wal", "-journal"}) }}, nil
+	moment := func(context.Context) (string, error) {
+		return stamps(fsys, file, []string{"", "-wal", "-journal"}), nil
+	}
+	return &inPlace{Foreign: f, file: file, slice: readFor, moment: moment}, nil
 }
 
 // nameOf is the name of a file in a folder for the operating system, "" if a link
@@ -91,24 +94,33 @@ func hasLog(fsys fs.FS, file string) bool {
 	return err == nil && len(b) == 20 && strings.HasPrefix(string(b), convert.SQLiteMagic) && b[18] == 2
 }
 
-// inPlace is a database that nobody writes to, or whose tool waits while it is
-// read. A statement that takes longer is done in slices.
+// inPlace is a database that is read where its tool has it, which may write to it
+// meanwhile. A transaction is open while rows are read and not while somebody does
+// something with them: one that is open keeps the tool from shortening its log, or
+// from committing where there is none. A statement that takes longer is done in
+// slices.
 type inPlace struct {
 	*sqlite.Foreign
-	file  string
-	slice time.Duration
-	stamp func() string // shows whether the database was changed
+	file   string
+	slice  time.Duration
+	moment func(context.Context) (string, error)
 }
 
+// Moment implements convert.Live.
+func (d *inPlace) Moment(ctx context.Context) (string, error) { return d.moment(ctx) }
+
 // Query implements convert.Database. It is ErrConflict when the database was
-// changed while its rows were read.
+// changed between two slices.
 func (d *inPlace) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
-		before := d.stamp()
-		for given := 0; ; {
-			rows, more, err := d.some(ctx, statement, args, given)
-			if err == nil && d.stamp() != before {
-				err = &convert.Skip{What: d.file, Why: tidemark.Conflictf("it was changed while it was read; import it again")}
+		before, err := d.moment(ctx)
+		for given, more := 0, true; more; {
+			var rows [][]any
+			if err == nil {
+				rows, more, err = d.some(ctx, statement, args, given)
+			}
+			if err == nil && (more || given > 0) {
+				err = d.same(ctx, before)
 			}
 			if err != nil {
 				yield(nil, err)
@@ -119,12 +131,18 @@ func (d *inPlace) Query(ctx context.Context, statement string, args ...any) iter
 					return
 				}
 			}
-			if !more {
-				return
-			}
 			given += len(rows)
 		}
 	}
+}
+
+// same is ErrConflict if the database was changed since a moment.
+func (d *inPlace) same(ctx context.Context, before string) error {
+	now, err := d.moment(ctx)
+	if err == nil && now != before {
+		err = &convert.Skip{What: d.file, Why: tidemark.Conflictf("it was changed while it was read; import it again")}
+	}
+	return err
 }
 
 // some returns rows after those that were given before, at least one if there is

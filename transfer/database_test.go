@@ -2,16 +2,19 @@ package transfer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
@@ -42,7 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// holdDatabase is the other tool: it inserts a row for each line that it reads.
+// holdDatabase is the other tool. Each line that it reads is a statement, whose rows
+// it tells; an empty one stands for an insert.
 func holdDatabase(dir, mode string) error {
 	by, err := sqlite.OpenForeign(filepath.Join(dir, "a.db"), false)
 	if err != nil {
@@ -61,10 +65,14 @@ func holdDatabase(dir, mode string) error {
 	}
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := by.Exec(ctx, "INSERT INTO t SELECT min(n) - 1, 'before all' FROM t"); err != nil {
-			return err
+		told := []any{"ready"}
+		for row, err := range by.Query(ctx, cmp.Or(lines.Text(), "INSERT INTO t SELECT min(n) - 1, 'before all' FROM t")) {
+			if err != nil {
+				return err
+			}
+			told = append(told, row...)
 		}
-		fmt.Println("ready")
+		fmt.Println(told...)
 	}
 	return nil
 }
@@ -114,6 +122,19 @@ func (o *otherTool) write() {
 	o.t.Helper()
 	fmt.Fprintln(o.in)
 	o.wait()
+}
+
+// does has the process do statements, and returns what the last one told.
+func (o *otherTool) does(statements ...string) (told string) {
+	o.t.Helper()
+	for _, s := range statements {
+		fmt.Fprintln(o.in, strings.ReplaceAll(s, "\n", " "))
+		if !o.out.Scan() || !strings.HasPrefix(o.out.Text(), "ready") {
+			o.t.Fatalf("%s: the other process says %q", s, o.out.Text())
+		}
+		told = strings.TrimSpace(strings.TrimPrefix(o.out.Text(), "ready"))
+	}
+	return told
 }
 
 // close has the process close its database and end.
@@ -170,12 +191,12 @@ func TestADatabaseIsReadWhereItIs(t *testing.T) {
 		copied int64 // how much may be copied
 		in     string
 	}{
-		"in use, with a log":      {"WAL", true, maxCopied, "*sqlite.Foreign"},
+		"in use, with a log":      {"WAL", true, maxCopied, "*transfer.inPlace"},
 		"closed, with a log":      {"WAL", false, 0, "*transfer.inPlace"},
 		"without a log":           {"DELETE", true, 0, "*transfer.inPlace"},
 		"small and closed":        {"WAL", false, maxCopied, "*transfer.copied"},
 		"small, without a log":    {"DELETE", true, maxCopied, "*transfer.copied"},
-		"in use, with much in it": {"WAL", true, 0, "*sqlite.Foreign"},
+		"in use, with much in it": {"WAL", true, 0, "*transfer.inPlace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, by := foreignDatabase(t, c.mode)
@@ -183,7 +204,7 @@ func TestADatabaseIsReadWhereItIs(t *testing.T) {
 				by.close()
 			}
 			before := asItIs(t, dir)
-			d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", c.copied)
+			d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", &c.copied)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +235,7 @@ func TestADatabaseIsReadWhereItIs(t *testing.T) {
 
 func TestADatabaseThatIsChangedWhileItIsReadSaysSo(t *testing.T) {
 	dir, by := foreignDatabase(t, "DELETE")
-	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", 0)
+	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", new(int64))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,11 +265,12 @@ func TestALargeDatabaseThatWasNotFinishedIsNotCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", 0)
+	_, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", new(int64))
 	if !errors.Is(err, tidemark.ErrUnsupported) || !convert.IsSkip(err) {
 		t.Errorf("it is opened: %v", err)
 	}
-	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", maxCopied)
+	left := int64(maxCopied)
+	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", &left)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,5 +288,87 @@ func TestADatabaseBehindALinkIsNotReadInPlace(t *testing.T) {
 	}
 	if name := nameOf(dir, "a.db"); name != "" {
 		t.Errorf("%s would be opened", name)
+	}
+}
+
+// A transaction that is open keeps the tool from shortening its log.
+func TestNoTransactionIsOpenWhileSomethingIsDoneWithRows(t *testing.T) {
+	dir, by := foreignDatabase(t, "WAL")
+	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", new(int64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	n := 0
+	for _, err := range d.Query(t.Context(), "SELECT n FROM t ORDER BY n") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 3 {
+			by.write()
+			if told := by.does("PRAGMA wal_checkpoint(TRUNCATE)"); told != "0 0 0" {
+				t.Errorf("the tool shortens its log: %q, want that it is not busy and the log empty", told)
+			}
+		}
+	}
+	if n != 40 {
+		t.Errorf("%d rows, want those of the moment at which they were read", n)
+	}
+}
+
+func TestALongStatementIsOfOneMomentOrSaysSo(t *testing.T) {
+	dir, by := foreignDatabase(t, "WAL")
+	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", new(int64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.(*inPlace).slice = 0
+	if n := rowsOf(t, d); n != 40 {
+		t.Errorf("%d rows", n)
+	}
+	n := 0
+	for _, err = range d.Query(t.Context(), "SELECT n FROM t ORDER BY n") {
+		if n++; n == 3 {
+			by.write()
+		}
+	}
+	if !errors.Is(err, tidemark.ErrConflict) || n > 4 {
+		t.Errorf("after %d rows: %v, want ErrConflict", n, err)
+	}
+}
+
+// restless is a folder whose files are changed whenever one of them is opened.
+type restless struct {
+	fs.FS
+	change func()
+}
+
+func (r restless) Open(name string) (fs.File, error) {
+	r.change()
+	return r.FS.Open(name)
+}
+
+func TestForAChangeNoMoreIsCopiedThanMayBe(t *testing.T) {
+	dir, by := foreignDatabase(t, "DELETE")
+	by.close()
+	name := filepath.Join(dir, "a.db")
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := info.ModTime()
+	fsys := restless{os.DirFS(dir), func() {
+		at = at.Add(-time.Second)
+		if err := os.Chtimes(name, at, at); err != nil {
+			t.Error(err)
+		}
+	}}
+	left := 7 * info.Size() / 2
+	if _, err = copyDatabase(t.Context(), fsys, "a.db", &left); !errors.Is(err, tidemark.ErrConflict) {
+		t.Errorf("a database that changes all the time is copied: %v", err)
+	}
+	if left != 0 {
+		t.Errorf("%d bytes are left of three and a half times its size", left)
 	}
 }

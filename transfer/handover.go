@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"path/filepath"
 	"slices"
@@ -299,7 +300,7 @@ func (o *Folder) take(ctx context.Context, from *Folder) error {
 		if err := durable.MkdirAll(o.dir, path.Dir(name)); err != nil {
 			return tidemark.Storagef("%s: %w", name, err)
 		}
-		if err := copyInto(ctx, o.dir, name, from.dir.ReadOnly(), name); err != nil {
+		if _, err := copyInto(ctx, o.dir, name, from.dir.ReadOnly(), name, math.MaxInt64); err != nil {
 			return tidemark.Storagef("%s: %w", name, err)
 		}
 	}

@@ -71,6 +71,8 @@ type fileStamps struct {
 	file   uint64 // its number
 	others []byte // what tells the other files apart
 	beside []byte // and those that hold none of the entries
+
+	rows string // the stamp of rows of a database, which are no files
 }
 
 // add adds a file. The line has room for the sum before it.
@@ -84,6 +86,9 @@ func (s *fileStamps) add(line []byte, changed time.Time) {
 
 // text is the stamp to compare; "" if the files may be changed without showing.
 func (s *fileStamps) text(now time.Time) string {
+	if s != nil && s.rows != "" {
+		return s.rows
+	}
 	if s == nil || now.Sub(s.newest) < freshFor {
 		return ""
 	}
@@ -224,24 +229,33 @@ func (l *ledger) state(unit string) ([]byte, bool) {
 	return u.State, true
 }
 
-// sessionUnit begins the name of what stands for a session of a tool that does not
-// say which files it is made of.
-const sessionUnit = "session:"
-
 // has reports whether the tool still has what is kept of a unit: what is left
 // beside a transcript that was deleted is no session.
 func (l *ledger) has(unit string) bool {
 	s := l.units[unit]
-	return s != nil && (s.named || strings.HasPrefix(unit, sessionUnit))
+	return s != nil && (s.named || strings.HasPrefix(unit, convert.SessionUnit))
+}
+
+// left implements convert.Source.Left.
+func (l *ledger) left(unit string) (stamp string, state []byte, ok bool) {
+	u, ok := l.known[unit]
+	return u.Stamp, u.State, ok && l.used
+}
+
+// there notes that the tool has a session, in a file that has many.
+func (l *ledger) there(foreign, stamp string) {
+	l.units[convert.SessionUnit+foreign] = &fileStamps{rows: stamp}
 }
 
 // imported notes that a session was imported whole, with bookmarks of its units.
 func (l *ledger) imported(foreign string, units []convert.Unit, id tidemark.SessionID, bookmarks map[string]convert.Bookmark) {
 	if len(units) == 0 {
-		units = []convert.Unit{{Name: sessionUnit + foreign}}
-		l.units[sessionUnit+foreign] = new(fileStamps)
+		units = []convert.Unit{{Name: convert.SessionUnit + foreign}}
 	}
 	for _, from := range units {
+		if strings.HasPrefix(from.Name, convert.SessionUnit) {
+			l.there(foreign, from.Stamp)
+		}
 		was := l.known[from.Name]
 		u := store.SourceUnit{Source: l.source, Unit: from.Name, Stamp: l.units[from.Name].text(l.at), State: from.State, Session: id, Version: was.Version}
 		if from.Shared {
@@ -281,7 +295,7 @@ func (l *ledger) settleGone(ctx context.Context, who tidemark.Holder, all bool) 
 	}
 	var gone []store.SourceUnit
 	for unit, u := range l.known {
-		if l.has(unit) || u.Session == "" || there[u.Session] || !all && strings.HasPrefix(unit, sessionUnit) {
+		if l.has(unit) || u.Session == "" || there[u.Session] || !all && strings.HasPrefix(unit, convert.SessionUnit) {
 			continue
 		}
 		err := l.s.Settle(ctx, u.Session, who)

@@ -28,7 +28,7 @@ var homes = map[string]string{"claude-code": "../convert/testdata/claude-code/2.
 	"kimi-code": "../convert/testdata/kimi-code/2.1.0", "factory-droid": "../convert/testdata/factory-droid/0.225.2", "cline": "../convert/testdata/cline/3.0.65"}
 
 // others are samples of tools whose ledger knows only whether anything changed.
-var others = map[string]string{"gemini-cli": "gemini-cli/0.61.0", "continue": "continue-cli/1.5.47", "kilo-cli": "kilo-cli/7.7.9", "opencode": "opencode/1.18.33"}
+var others = map[string]string{"gemini-cli": "gemini-cli/0.61.0", "continue": "continue-cli/1.5.47"}
 
 // home is a home folder of a tool that a test changes.
 type home struct {

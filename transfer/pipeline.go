@@ -59,7 +59,9 @@ func (b *toolImport) all(ctx context.Context, p convert.Source, from string) err
 	q := &pipeline{toolImport: b, from: from, cancel: cancel}
 	for f, err := range b.tool.Import(ctx, p) {
 		if err == nil && f.Unchanged {
-			b.same(1)
+			if b.same(1); b.ledger != nil && len(f.Units) > 0 {
+				b.ledger.there(f.ForeignID, f.Units[0].Stamp)
+			}
 		} else if err == nil && b.Ignore != nil && b.Ignore(f) {
 			b.Ignored++
 		} else if err == nil {

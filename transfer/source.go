@@ -33,8 +33,9 @@ func openSource(name string, getenv func(string) string) (p convert.Source, done
 	}
 	p.FS, p.Getenv = root.ReadOnly(), getenv
 	var databases []convert.Database
+	left := int64(maxCopied) // of all databases, for a change in one of them
 	p.SQL = func(ctx context.Context, file string) (convert.Database, error) {
-		d, err := openDatabase(ctx, dir, p.FS, file, maxCopied)
+		d, err := openDatabase(ctx, dir, p.FS, file, &left)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +59,7 @@ type copied struct {
 
 // copyDatabase copies a database with its log: SQLite itself would change the
 // original, or miss what is only in the log.
-func copyDatabase(ctx context.Context, fsys fs.FS, file string) (*copied, error) {
+func copyDatabase(ctx context.Context, fsys fs.FS, file string, left *int64) (*copied, error) {
 	scratch, err := durable.NewScratch("tidemark")
 	if err != nil {
 		return nil, tidemark.Storagef("%w", err)
@@ -67,7 +68,7 @@ func copyDatabase(ctx context.Context, fsys fs.FS, file string) (*copied, error)
 	if c.dir, err = durable.OpenDir(scratch.Dir()); err != nil {
 		return nil, errors.Join(tidemark.Storagef("%w", err), scratch.Close())
 	}
-	if err := c.copy(ctx, fsys, file); err != nil {
+	if err := c.copy(ctx, fsys, file, left); err != nil {
 		return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
 	}
 	if c.Foreign, err = sqlite.OpenForeign(filepath.Join(scratch.Dir(), "copy.db"), true); err != nil {
@@ -81,13 +82,15 @@ const copyTries = 10
 
 // copy copies the database with the files beside it: its log, or the journal of
 // a change in progress. Parts from two moments make no database, so none may
-// have changed when the last one is copied.
-func (c *copied) copy(ctx context.Context, fsys fs.FS, file string) error {
+// have changed when the last one is copied. All tries take from what is left to
+// copy.
+func (c *copied) copy(ctx context.Context, fsys fs.FS, file string, left *int64) error {
 	ends := []string{"", "-wal", "-journal"}
 	for range copyTries {
 		before := stamps(fsys, file, ends)
 		for _, end := range ends {
-			err := copyInto(ctx, c.dir, "copy.db"+end, fsys, file+end)
+			n, err := copyInto(ctx, c.dir, "copy.db"+end, fsys, file+end, *left)
+			*left -= n
 			switch {
 			case errors.Is(err, fs.ErrNotExist) && end != "":
 				c.dir.Remove("copy.db" + end) // from an earlier try
@@ -113,16 +116,23 @@ func stamps(fsys fs.FS, file string, ends []string) string {
 	return all.String()
 }
 
-func copyInto(ctx context.Context, dir durable.FS, to string, fsys fs.FS, from string) error {
+// copyInto copies a file of at most so many bytes, and returns how many it copied.
+func copyInto(ctx context.Context, dir durable.FS, to string, fsys fs.FS, from string, most int64) (n int64, err error) {
 	in, err := fsys.Open(from)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer in.Close()
-	return durable.Stream(dir, to+".tmp", to, func(w io.Writer) error {
-		_, err := io.Copy(w, in)
+	err = durable.Stream(dir, to+".tmp", to, func(w io.Writer) error {
+		n, err = io.Copy(w, io.LimitReader(in, most))
+		if err == nil && n == most {
+			if more, _ := in.Read(make([]byte, 1)); more > 0 {
+				err = tidemark.Conflictf("it changes all the time, and %d MB of it were copied; close what writes to it", maxCopied>>20)
+			}
+		}
 		return errors.Join(err, ctx.Err())
 	})
+	return n, err
 }
 
 // Close closes the copy and removes it.

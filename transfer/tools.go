@@ -196,7 +196,7 @@ func (t *toolImport) onlyChanged(ctx context.Context, p convert.Source, path str
 		return err
 	}
 	t.Expected = len(t.Results) + t.Unchanged + len(l.units)
-	t.ledger, p.Known, p.Growth = l, l.state, l.growth(ctx)
+	t.ledger, p.Known, p.Left, p.Growth = l, l.state, l.left, l.growth(ctx)
 	left, before := t.Skipped+t.Ignored+t.Waiting, len(t.Results)+t.Unchanged
 	if err := t.all(ctx, p, path); err != nil || t.DryRun {
 		return err

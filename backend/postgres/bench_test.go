@@ -145,7 +145,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendOfManyPrincipals has a principal for each writer, in one
+// BenchmarkAppendOfManyPrincipals has a user of one tenant for each writer, in one
 // process and in two.
 func BenchmarkAppendOfManyPrincipals(b *testing.B) {
 	const writers = 64
@@ -153,8 +153,8 @@ func BenchmarkAppendOfManyPrincipals(b *testing.B) {
 	one, two, other := connected(b, db.Server, nil), connected(b, db.Server, nil), connected(b, db.Server, nil)
 	var of1, of2 []*Backend
 	for i := range writers {
-		of1 = append(of1, one.For(tidemark.TenantOf(fmt.Sprint("one-", i), "ada")))
-		of2 = append(of2, []*Database{two, other}[i%2].For(tidemark.TenantOf(fmt.Sprint("two-", i), "ada")))
+		of1 = append(of1, one.For(tidemark.TenantOf("one", fmt.Sprint("ada-", i))))
+		of2 = append(of2, []*Database{two, other}[i%2].For(tidemark.TenantOf("two", fmt.Sprint("ada-", i))))
 	}
 	race(b, writers, 20*writers, bare(b, db.Super, writers), through(b, "principals", writers, of1...), through(b, "two-nodes", writers, of2...))
 }

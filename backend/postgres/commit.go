@@ -21,8 +21,7 @@ const (
 	groupBytes   = 16 << 20
 )
 
-// lanes is how many transactions of one principal may run at once in this
-// process. With two, one is prepared while the other keeps the database busy;
+// lanes is how many transactions of one queue may run at once in this process. With two, one is prepared while the other keeps the database busy;
 // more make smaller groups.
 const lanes = 2
 
@@ -37,12 +36,11 @@ const (
 // drops everything must not block commits for ever.
 const commitTimeout = time.Minute
 
-// writer is the queue of one principal's batches. Whatever has queued up is
-// carried out together, in one transaction.
+// writer is a queue of batches. Whatever has queued up is carried out together,
+// in one transaction.
 type writer struct {
-	db  *Database
-	who who
-	of  lane
+	db *Database
+	of lane
 
 	mu      sync.Mutex
 	queue   []*pending
@@ -52,6 +50,7 @@ type writer struct {
 
 // pending is a batch that waits for its answer.
 type pending struct {
+	who     who
 	batch   *tidemark.Batch
 	acts    []act // the audit lines written with it
 	receipt tidemark.Receipt
@@ -71,9 +70,9 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
-	w := b.db.writer(lane{b.who, isBackground(ctx) || derived(&batch)})
+	w := b.db.writer(b.db.laneOf(ctx, b.who, &batch))
 	defer b.db.letGo(w)
-	p := &pending{batch: &batch, acts: acts, done: make(chan struct{})}
+	p := &pending{who: b.who, batch: &batch, acts: acts, done: make(chan struct{})}
 	w.add(p)
 	select {
 	case <-p.done:
@@ -107,11 +106,22 @@ func (b *Backend) notYours(ctx context.Context, batch *tidemark.Batch, conflict 
 	return conflict
 }
 
-// lane is whose batches are carried out together. The search index and imports have
-// one of their own, so that nobody who appends waits for them.
+// lane is whose batches are carried out together: those of one principal; of
+// those that append under a lease, all of a tenant (no user). The search index
+// and imports have one of their own, so that nobody who appends waits for them.
 type lane struct {
 	who    who
 	behind bool
+}
+
+func (db *Database) laneOf(ctx context.Context, of who, b *tidemark.Batch) lane {
+	if isBackground(ctx) {
+		return lane{of, true}
+	}
+	if db.fences.leased(of, b) {
+		return lane{who: who{tenant: of.tenant}}
+	}
+	return lane{of, derived(b)}
 }
 
 // derived reports whether a batch changes nothing but what can be made again.
@@ -139,7 +149,7 @@ func (db *Database) writer(of lane) *writer {
 	defer db.mu.Unlock()
 	w := db.writers[of]
 	if w == nil {
-		w = &writer{db: db, who: of.who, of: of}
+		w = &writer{db: db, of: of}
 		db.writers[of] = w
 	}
 	w.uses++
@@ -199,13 +209,18 @@ func (w *writer) take() (group []*pending) {
 		w.running--
 		return nil
 	}
-	changed, named := make(map[tidemark.Key]bool), make(map[tidemark.Key]bool)
-	bytes := 0
+	changed, named := make(map[owned]bool), make(map[owned]bool)
+	bytes, lines := 0, 0
 	w.queue = slices.DeleteFunc(w.queue, func(p *pending) bool {
-		if len(group) >= groupBatches || bytes >= groupBytes || len(group) > 0 && meets(p.batch, changed, named) {
+		if len(group) >= groupBatches || bytes >= groupBytes || len(group) > 0 && p.meets(changed, named) {
 			return false
 		}
-		note(p.batch, changed, named)
+		if n := linesOf(p.batch); w.of.who.user != (id{}) || lines+n <= quickLines || len(group) == 0 {
+			lines += n
+		} else {
+			return false
+		}
+		p.note(changed, named)
 		bytes += size(p.batch)
 		group = append(group, p)
 		return true
@@ -213,17 +228,23 @@ func (w *writer) take() (group []*pending) {
 	return group
 }
 
-func meets(b *tidemark.Batch, changed, named map[tidemark.Key]bool) bool {
-	return slices.ContainsFunc(changes(b), func(k tidemark.Key) bool { return named[k] }) ||
-		slices.ContainsFunc(b.Require, func(n tidemark.Precondition) bool { return changed[n.Key] })
+// owned is a record or log of somebody.
+type owned struct {
+	who who
+	key tidemark.Key
 }
 
-func note(b *tidemark.Batch, changed, named map[tidemark.Key]bool) {
-	for _, k := range changes(b) {
-		changed[k], named[k] = true, true
+func (p *pending) meets(changed, named map[owned]bool) bool {
+	return slices.ContainsFunc(changes(p.batch), func(k tidemark.Key) bool { return named[owned{p.who, k}] }) ||
+		slices.ContainsFunc(p.batch.Require, func(n tidemark.Precondition) bool { return changed[owned{p.who, n.Key}] })
+}
+
+func (p *pending) note(changed, named map[owned]bool) {
+	for _, k := range changes(p.batch) {
+		changed[owned{p.who, k}], named[owned{p.who, k}] = true, true
 	}
-	for _, n := range b.Require {
-		named[n.Key] = true
+	for _, n := range p.batch.Require {
+		named[owned{p.who, n.Key}] = true
 	}
 }
 
@@ -240,6 +261,13 @@ func changes(b *tidemark.Batch) []tidemark.Key {
 		keys = append(keys, b.Appends[i].Log)
 	}
 	return append(keys, b.Drops...)
+}
+
+func linesOf(b *tidemark.Batch) (n int) {
+	for i := range b.Appends {
+		n += len(b.Appends[i].Lines)
+	}
+	return n
 }
 
 func size(b *tidemark.Batch) (n int) {
@@ -259,7 +287,13 @@ func size(b *tidemark.Batch) (n int) {
 // fail with it.
 func (w *writer) carryOut(group []*pending) {
 	err := w.persist(group)
-	if err != nil && len(group) > 1 && refusedByServer(err) && !isAway(err) {
+	switch {
+	case errors.Is(err, errApart):
+		for _, ofOne := range byUser(group) {
+			w.carryOut(ofOne)
+		}
+		return
+	case err != nil && len(group) > 1 && refusedByServer(err) && !isAway(err):
 		for _, p := range group {
 			w.carryOut([]*pending{p})
 		}
@@ -270,9 +304,27 @@ func (w *writer) carryOut(group []*pending) {
 			p.receipt, p.err = tidemark.Receipt{}, w.db.named(err)
 		}
 		if p.err == nil {
-			w.db.hints.grew(w.who, p.batch)
+			w.db.hints.grew(p.who, p.batch)
 		}
 	}
+}
+
+// errApart says that nothing has changed, and that each user's batches are to
+// be carried out by themselves.
+var errApart = errors.New("not for all of them together")
+
+// byUser takes a group apart.
+func byUser(group []*pending) (all [][]*pending) {
+	at := make(map[who]int)
+	for _, p := range group {
+		i, again := at[p.who]
+		if !again {
+			i, at[p.who] = len(all), len(all)
+			all = append(all, nil)
+		}
+		all[i] = append(all[i], p)
+	}
+	return all
 }
 
 // persist retries until the outcome is known, or cannot be.
@@ -314,7 +366,7 @@ func (w *writer) transact(group []*pending) (sent bool, err error) {
 	if w.of.behind {
 		class = unawaited
 	}
-	done, err := w.db.gates[class].enter(ctx, w.who)
+	done, err := w.db.gates[class].enter(ctx, w.of.who)
 	if err != nil {
 		return false, err
 	}
@@ -324,14 +376,17 @@ func (w *writer) transact(group []*pending) (sent bool, err error) {
 		return false, err
 	}
 	defer c.Release()
-	if q := newQuick(group, w.who, &w.db.fences); q != nil {
-		sent, err := q.send(ctx, c, w.who)
-		w.db.fences.settle(w.who, q.logs, err == nil)
+	if q := newQuick(group, &w.db.fences); q != nil {
+		sent, err := q.send(ctx, c)
+		w.db.fences.settle(q.logs, err == nil)
 		if !errors.Is(err, errOtherwise) {
 			return sent, err
 		}
 	}
-	a := newApplying(w.db, w.who, group)
+	if ofSeveral(group) {
+		return false, errApart
+	}
+	a := newApplying(w.db, group[0].who, group)
 	if err := a.look(ctx, c); err != nil {
 		rollBack(ctx, c)
 		return false, err
@@ -347,6 +402,11 @@ func (w *writer) transact(group []*pending) (sent bool, err error) {
 		return true, err
 	}
 	return true, nil
+}
+
+// ofSeveral reports whether a group has batches of more than one user.
+func ofSeveral(group []*pending) bool {
+	return slices.ContainsFunc(group, func(p *pending) bool { return p.who != group[0].who })
 }
 
 // rollBack ends a transaction. When that fails, the pool discards the

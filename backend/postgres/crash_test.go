@@ -90,12 +90,17 @@ func migrated(t testing.TB, db *pgtest.Database) {
 // open connects as another process would, however often it takes.
 func open(t *testing.T, url string, who tidemark.Principal) tidemark.Backend {
 	t.Helper()
+	return connect(t, url).For(who)
+}
+
+func connect(t *testing.T, url string) *postgres.Database {
+	t.Helper()
 	for t.Context().Err() == nil {
 		db, err := postgres.Connect(t.Context(), url, &postgres.Options{MaxConns: 4})
 		switch {
 		case err == nil:
 			t.Cleanup(db.Close)
-			return db.For(who)
+			return db
 		case !errors.Is(err, postgres.ErrUnavailable):
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -46,12 +47,7 @@ const maxFences = 1 << 14
 // Nothing is taken for true: it only says where to look first.
 type fences struct {
 	mu sync.Mutex
-	of map[fencedLog]fence
-}
-
-type fencedLog struct {
-	who who
-	log tidemark.Key
+	of map[owned]fence
 }
 
 // has reports whether a log can be expected to have a fence. A fence that
@@ -62,22 +58,43 @@ func (t *fences) has(who who, log tidemark.Key, f fence) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.of[fencedLog{who, log}] == f
+	return t.of[owned{who, log}] == f
+}
+
+// smallBatch is how large a batch may be for that other users wait for it.
+const smallBatch = 64 << 10
+
+// leased reports whether a batch only goes on with logs that can be expected to
+// have the lease which it requires, so that it may be carried out beside those of
+// other users. Whoever was refused finds that out alone, and holds up nobody.
+func (t *fences) leased(who who, b *tidemark.Batch) bool {
+	if b.Adopt || len(b.Appends) == 0 || len(b.Puts)+len(b.Deletes)+len(b.Drops) > 0 || size(b) > smallBatch {
+		return false
+	}
+	for i := range b.Appends {
+		log := b.Appends[i].Log
+		if f := fenceOf(log, b.Require); f.lease == 0 || !t.has(who, log, f) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(b.Require, func(n tidemark.Precondition) bool {
+		return !slices.ContainsFunc(b.Appends, func(a tidemark.Append) bool { return fencedBy(a.Log, n.Key) })
+	})
 }
 
 // settle notes how a group went: what was looked up is in the rows now, and what
 // was refused has to be looked up.
-func (t *fences) settle(who who, logs []*growing, done bool) {
+func (t *fences) settle(logs []*growing, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, g := range logs {
-		name := fencedLog{who, g.Log}
+		name := owned{g.who, g.Log}
 		switch {
 		case !done:
 			delete(t.of, name)
 		case g.checked:
 			if t.of == nil || len(t.of) >= maxFences {
-				t.of = make(map[fencedLog]fence)
+				t.of = make(map[owned]fence)
 			}
 			t.of[name] = g.under
 		}

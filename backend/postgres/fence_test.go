@@ -206,21 +206,27 @@ func TestNoLineOfAnOlderLeaseIsBehindATakeover(t *testing.T) {
 // many takeovers there were.
 func contend(t *testing.T, url string) (stale, takeovers int) {
 	const logs, writers, takes, between = 3, 2, 25, 8
-	first := connected(t, url, nil).For(ada)
+	// Each log has another user, and writers in two processes, in which lines of
+	// all of them are committed together.
+	nodes := []*Database{connected(t, url, nil), connected(t, url, nil)}
+	owners := make(map[tidemark.Key]*Backend)
 	var mu sync.Mutex
 	lengths := make(map[tidemark.Key]map[int64]int64) // of each log, after the takeover that made a version of its lease
 	var wg sync.WaitGroup
-	for range logs {
-		log, lease := fencedSession(t, first)
+	for i := range logs {
+		who := person(fmt.Sprint("user-", i))
+		owner := nodes[0].For(who)
+		log, lease := fencedSession(t, owner)
+		owners[log] = owner
 		lengths[log] = make(map[int64]int64)
 		var newest atomic.Int64 // the version of the lease that writers hear of
 		newest.Store(1)
 		written, over := make(chan struct{}), make(chan struct{})
-		for range writers {
-			b := connected(t, url, &Options{MaxConns: 2}).For(ada)
+		for w := range writers {
+			b := nodes[w].For(who)
 			wg.Go(func() { writeOn(t, b, log, lease, &newest, written, over) })
 		}
-		b := connected(t, url, &Options{MaxConns: 2}).For(ada)
+		b := connected(t, url, &Options{MaxConns: 2}).For(who)
 		wg.Go(func() {
 			defer close(over)
 			for v := int64(2); v < takes+2 && !t.Failed(); v++ {
@@ -246,7 +252,7 @@ func contend(t *testing.T, url string) (stale, takeovers int) {
 	wg.Wait()
 	for log, after := range lengths {
 		takeovers += len(after)
-		for l, err := range first.Lines(context.Background(), log) {
+		for l, err := range owners[log].Lines(context.Background(), log) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -300,7 +306,7 @@ func TestWhatIsRememberedOfLogsIsBounded(t *testing.T) {
 	one := who{}
 	for i := range maxFences + 10 {
 		log := key("session", fmt.Sprint(i))
-		f.settle(one, []*growing{{Append: &tidemark.Append{Log: log}, under: fence{lease: 1}, checked: true}}, true)
+		f.settle([]*growing{{Append: &tidemark.Append{Log: log}, under: fence{lease: 1}, checked: true}}, true)
 		if !f.has(one, log, fence{lease: 1}) || f.has(one, log, fence{lease: 2}) || !f.has(one, log, fence{}) {
 			t.Fatalf("log %d is remembered wrongly", i)
 		}
@@ -309,7 +315,7 @@ func TestWhatIsRememberedOfLogsIsBounded(t *testing.T) {
 		t.Errorf("%d are remembered", len(f.of))
 	}
 	last := key("session", fmt.Sprint(maxFences+9))
-	f.settle(one, []*growing{{Append: &tidemark.Append{Log: last}, under: fence{lease: 1}}}, false)
+	f.settle([]*growing{{Append: &tidemark.Append{Log: last}, under: fence{lease: 1}}}, false)
 	if f.has(one, last, fence{lease: 1}) {
 		t.Error("what was refused is remembered")
 	}

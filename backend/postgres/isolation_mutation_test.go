@@ -124,7 +124,7 @@ func powers(db *pgtest.Database) []mutation {
 // judges are the askers that mutations are shown to, those first who find most.
 func judges() (all []asked) {
 	askers := askers()
-	for _, i := range []int{3, 12, 1, 2, 0, 14, 15} {
+	for _, i := range []int{3, 12, 1, 2, 0, 14, 15, 17, 18} {
 		all = append(all, askers[i])
 	}
 	return all

@@ -61,6 +61,7 @@ func populate(t testing.TB, db *pgtest.Database) {
 		}
 		f.acts(id)
 	}
+	f.add(`update tidemark.log set lease = 1 where kind = 'session' and id in ('%s', '%s')`, world("session", "private"), world("session", "tenant"))
 	asSuper(t, db, strings.Join(f.sql, ";\n")+"; analyze")
 }
 
@@ -155,6 +156,7 @@ type asked struct {
 	workspaces   []string
 	of           string
 	logs         []string
+	users        []string // for whom something is committed together
 	unset        bool
 	asOwner      bool // over the connection of the owner of the tables
 	garbled      bool // the settings are no ids, and no row is seen
@@ -166,8 +168,8 @@ func (a asked) settings() string {
 		return "select 1"
 	}
 	return fmt.Sprintf(`select set_config('tidemark.tenant', '%s', true), set_config('tidemark.user', '%s', true),
-set_config('tidemark.workspaces', '%s', true), set_config('tidemark.of', '%s', true), set_config('tidemark.logs', '%s', true)`,
-		a.tenant, a.user, array(a.workspaces), a.of, array(a.logs))
+set_config('tidemark.workspaces', '%s', true), set_config('tidemark.of', '%s', true), set_config('tidemark.logs', '%s', true), set_config('tidemark.users', '%s', true)`,
+		a.tenant, a.user, array(a.workspaces), a.of, array(a.logs), array(a.users))
 }
 
 func array(ids []string) string { return "{" + strings.Join(ids, ",") + "}" }
@@ -179,6 +181,18 @@ func (a asked) own() string {
 	}
 	return fmt.Sprintf("(tenant = '%s' and owner = '%s')", a.tenant, a.user)
 }
+
+// together is the condition for rows of those for whom something is committed
+// together.
+func (a asked) together() string {
+	if a.unset || a.garbled || a.tenant == "" || len(a.users) == 0 {
+		return "false"
+	}
+	return fmt.Sprintf("(tenant = '%s' and owner in ('%s'))", a.tenant, strings.Join(a.users, "','"))
+}
+
+// aLeased is the condition for logs that a commit for several users goes on with.
+const aLeased = "kind = 'session' and lease is not null"
 
 // visible is the model of who sees what: the condition for the rows of a table
 // that a may read. It says in literals what the policies say in settings.
@@ -197,8 +211,11 @@ func (a asked) visible(table string) string {
 		others = fmt.Sprintf("scope in (%[1]s) or session is not null and owner = '%[2]s' or kind in ('index', 'segment', 'unindexed') and owner in (%[1]s)", scopes, a.tenant)
 	case "log":
 		others = fmt.Sprintf("scope in (%[1]s) or session is not null and owner = '%[2]s' or kind = 'segment' and owner in (%[1]s)", scopes, a.tenant)
+		if a.of == "" {
+			others += " or " + a.together() + " and " + aLeased
+		}
 	case "share":
-		others = fmt.Sprintf("scope in (%s)", scopes)
+		others = fmt.Sprintf("scope in (%s) or %s", scopes, a.together())
 	case "line":
 		others = fmt.Sprintf(`exists (select from tidemark.log l where l.tenant = %[1]s.tenant and l.owner = %[1]s.owner and l.log = %[1]s.log
 and (l.scope in (%[2]s) or l.session is not null and l.owner = '%[3]s' or l.kind = 'segment' and l.owner in (%[2]s)))`, table, scopes, a.tenant)
@@ -214,11 +231,16 @@ var theTables = []string{"line", "record", "log", "share"}
 var withActs = append(slices.Clip(theTables), "act")
 
 // alone takes away every row that a may not read: what is left is all that a
-// may know.
+// may know. Whoever adds lines for others learns which there are, by their keys.
 func alone(t testing.TB, db *pgtest.Database, a asked) {
 	t.Helper()
 	for _, table := range withActs {
-		asSuper(t, db, fmt.Sprintf("delete from tidemark.%s where not (%s)", table, a.visible(table)))
+		stays := a.visible(table)
+		if table == "log" || table == "line" {
+			stays += " or " + a.together()
+		}
+		// Without the trigger by which a log forgets its lease.
+		asSuper(t, db, fmt.Sprintf("set session_replication_role = replica; delete from tidemark.%s where not (%s)", table, stays))
 	}
 }
 
@@ -275,5 +297,8 @@ func askers() []asked {
 		{name: "who reads what was done in a tenant", tenant: a, user: auditor},
 		{name: "a member who names the index of a room", tenant: a, user: first, workspaces: rooms, of: workspaceOf(0, 1), logs: logs},
 		{name: "a member who names the index of another's room", tenant: a, user: first, workspaces: rooms, of: workspaceOf(0, 2), logs: logs},
+		{name: "who commits for two", tenant: a, user: first, workspaces: rooms, users: []string{userOf(0, 2), everywhere}},
+		{name: "who commits for one and names its logs", tenant: a, user: first, workspaces: rooms, users: []string{userOf(0, 2)}, of: userOf(0, 2), logs: logs},
+		{name: "who commits for somebody of another tenant", tenant: a, users: []string{userOf(1, 1), everywhere}},
 	}
 }

@@ -263,6 +263,16 @@ func (h *hot) commit(b tidemark.Batch) {
 	keep(h.t, h.b, b)
 }
 
+func (h *hot) leased() []tidemark.Precondition {
+	return []tidemark.Precondition{{Key: h.key("lease"), Version: 1}}
+}
+
+// waits is a line under the lease that waits for its turn.
+func (h *hot) waits() *pending {
+	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: skewAt.Add(time.Duration(h.next) * time.Millisecond), Require: h.leased(), Appends: []tidemark.Append{h.lines(1)}}
+	return &pending{who: h.b.who, batch: &b, done: make(chan struct{})}
+}
+
 // count reads a sequence to its end.
 func count[T any](t *testing.T, seq iter.Seq2[T, error]) (n int) {
 	t.Helper()
@@ -297,6 +307,9 @@ func hotStatements(t *testing.T, e *explaining) {
 	keeper := keeping.(*Backend)
 	scope := of(t, h.b, ada.Tenant)
 	mate := e.db.For(tidemark.TenantOf("acme", "bob"))
+	beside := &hot{t: t, b: mate}
+	beside.begin(1)
+	beside.commit(tidemark.Batch{Require: beside.leased(), Appends: []tidemark.Append{beside.lines(1)}})
 	shared := &hot{t: t, b: h.b}
 	shared.begin(skewShared)
 	if err := h.b.Share(ctx, shared.id, tidemark.Scope{With: tidemark.InTenant}); err != nil {
@@ -341,6 +354,25 @@ func hotStatements(t *testing.T, e *explaining) {
 				Appends: []tidemark.Append{h.lines(1), {Log: act, Lines: []tidemark.Line{l}}}})
 			return 0
 		}, 0},
+		{"append of two users", 4, "log_pkey", func(t *testing.T) int {
+			w := e.db.writer(lane{who: who{tenant: h.b.who.tenant}})
+			defer e.db.letGo(w)
+			for _, p := range []*pending{h.waits(), beside.waits()} {
+				w.queue = append(w.queue, p)
+			}
+			n := 0
+			group := w.take()
+			w.carryOut(group)
+			for _, p := range group {
+				if p.err == nil {
+					n++
+				}
+			}
+			return n
+		}, 2},
+		{"lines that are named", 8, "line_pkey log_pkey", func(t *testing.T) int {
+			return count(t, h.b.Lines(ctx, session, tidemark.Span{From: 5, To: 5}, tidemark.Span{From: 70, To: 71}, tidemark.Span{From: 300, To: 300}))
+		}, 4},
 		{"append with a record put", 4, "line_key log_pkey record_pkey", func(t *testing.T) int {
 			h.commit(tidemark.Batch{Require: []tidemark.Precondition{{Key: h.key("lease"), Version: 1}}, Puts: []tidemark.Record{record(h.key("pulse"), 1, "{}")},
 				Appends: []tidemark.Append{h.lines(1)}})
@@ -404,7 +436,7 @@ func hotStatements(t *testing.T, e *explaining) {
 			keep(t, h.b, segmentOf(key(tidemark.KindSegment, string(tidemark.NewSessionID())), 8))
 			return 0
 		}, 0},
-		{"blocks of one's own index", 3, "line_pkey log_pkey", func(t *testing.T) int {
+		{"blocks of one's own index", 4, "line_pkey log_pkey", func(t *testing.T) int {
 			return count(t, h.b.Lines(ctx, segment, tidemark.Span{From: 3, To: 3}, tidemark.Span{From: 77, To: 79}))
 		}, 4},
 		{"which segments of a scope count", 1, "log_pkey record_pkey", func(t *testing.T) int {

@@ -66,6 +66,19 @@ create policy named on tidemark.line for select using (owner = (select tidemark.
     and (l.owner = (select tidemark.setting_id('tidemark.of'))) is true and l.log = any ((select tidemark.setting_ids('tidemark.logs'))::uuid[])
     and (l.session is not null or l.kind = 'segment')))::uuid[]));
 
+-- A commit for several users names them. It finds the logs of their sessions that
+-- know a lease, goes on with them, and adds lines. No record can be read by it, and
+-- no line: whoever names users cannot name logs as well.
+create policy grouped on tidemark.log for select using (kind = 'session' and lease is not null
+  and owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]) and (select tidemark.setting_id('tidemark.of')) is null);
+create policy grows on tidemark.log for update using (kind = 'session' and lease is not null
+  and owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]))
+  with check (kind = 'session' and lease is not null and owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[])
+    and session is not null and left(id, 36) = session::text and (scope is null or exists (
+      select from tidemark.share s where s.tenant = log.tenant and s.owner = log.owner and s.session = log.session and s.scope = log.scope)));
+create policy grouped on tidemark.share for select using (owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]));
+create policy grows on tidemark.line for insert with check (owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]));
+
 -- What was done in a tenant is added by everybody who does something in it, and
 -- read by the operator alone, whose id follows from the name. There is no
 -- policy to change or to delete a row, nor a right.

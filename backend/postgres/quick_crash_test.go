@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
-// Batches of nothing but lines take one round trip. Wherever the connection
+// Batches of nothing but lines take one round trip, those of several users
+// together. Wherever the connection
 // breaks in it, the writer is told what is so, or that nobody knows.
 func TestBatchesOfLinesSurviveCutAndTerminatedConnections(t *testing.T) {
 	c := pgtest.Start(t)
@@ -37,27 +38,33 @@ func TestBatchesOfLinesSurviveCutAndTerminatedConnections(t *testing.T) {
 		trouble func()
 	}{"cut": {p.Through(t, db.Server), func() {}}, "terminated": {db.Server, terminate}} {
 		t.Run(name, func(t *testing.T) {
-			log := tidemark.Key{Kind: "session", ID: tidemark.IDOf("session", name)}
-			w := &writer{t: t, log: log, be: open(t, one.url, tidemark.TenantOf("lines", "writer")), lease: tidemark.Key{Kind: "lease", ID: log.ID}}
-			var told []string // the batch of each line
-			for seq := int64(1); seq <= int64(batchesEach(t, 200)); seq++ {
-				told = append(told, w.line(t, seq))
-				if seq%20 == 0 {
-					one.trouble()
-				}
+			shared := connect(t, one.url)
+			for user := range 3 {
+				t.Run(fmt.Sprint(user), func(t *testing.T) {
+					t.Parallel()
+					who := tidemark.TenantOf("lines", fmt.Sprint("writer-", user))
+					log := tidemark.Key{Kind: "session", ID: tidemark.IDOf("session", name)}
+					w := &writer{t: t, log: log, be: shared.For(who), lease: tidemark.Key{Kind: "lease", ID: log.ID}}
+					var told []string // the batch of each line
+					for seq := int64(1); seq <= int64(batchesEach(t, 100)); seq++ {
+						told = append(told, w.line(t, seq))
+						if seq%20 == 0 && user == 0 {
+							one.trouble()
+						}
+					}
+					n := 0
+					for l, err := range open(t, db.Server, who).Lines(t.Context(), log) {
+						if err != nil || n >= len(told) || l.Batch != told[n] {
+							t.Fatalf("line %d is of batch %s, %v", l.Seq, l.Batch, err)
+						}
+						n++
+					}
+					if n != len(told) {
+						t.Errorf("%d lines, %d were acknowledged", n, len(told))
+					}
+					t.Logf("%d outcomes unknown at first, %d cuts", w.unknown, p.Cuts())
+				})
 			}
-			be := open(t, db.Server, tidemark.TenantOf("lines", "writer"))
-			n := 0
-			for l, err := range be.Lines(t.Context(), log) {
-				if err != nil || n >= len(told) || l.Batch != told[n] {
-					t.Fatalf("line %d is of batch %s, %v", l.Seq, l.Batch, err)
-				}
-				n++
-			}
-			if n != len(told) {
-				t.Errorf("%d lines, %d were acknowledged", n, len(told))
-			}
-			t.Logf("%d outcomes unknown at first, %d cuts", w.unknown, p.Cuts())
 		})
 	}
 }

@@ -24,7 +24,7 @@ func TestOnlyLinesThatGoOnTakeTheQuickWay(t *testing.T) {
 		"adopted":              {tidemark.Batch{Appends: more, Adopt: true}, false},
 		"no lines":             {tidemark.Batch{Require: []tidemark.Precondition{{Key: log, Version: 1}}}, false},
 	} {
-		if got := newQuick([]*pending{{batch: &c.batch}}, who{}, new(fences)) != nil; got != c.quick {
+		if got := newQuick([]*pending{{batch: &c.batch}}, new(fences)) != nil; got != c.quick {
 			t.Errorf("%s: quick is %v", name, got)
 		}
 	}
@@ -35,7 +35,7 @@ func TestALineAloneOfALogThatKnowsItsLeaseTakesNoList(t *testing.T) {
 	log := key("session", string(session))
 	lease := tidemark.Precondition{Key: key("lease", log.ID), Version: 3}
 	known := new(fences)
-	known.settle(who{}, []*growing{{Append: &tidemark.Append{Log: log}, under: fence{lease: 3}, checked: true}}, true)
+	known.settle([]*growing{{Append: &tidemark.Append{Log: log}, under: fence{lease: 3}, checked: true}}, true)
 	one := func(log tidemark.Key, seqs ...int64) *pending {
 		a := tidemark.Append{Log: log}
 		for _, seq := range seqs {
@@ -60,7 +60,7 @@ func TestALineAloneOfALogThatKnowsItsLeaseTakesNoList(t *testing.T) {
 		"an older lease":   {[]*pending{{batch: &tidemark.Batch{Appends: one(log, 2).batch.Appends, Require: []tidemark.Precondition{{Key: lease.Key, Version: 2}}}}}, known, sqlAppend},
 		"a record as well": {[]*pending{{batch: &tidemark.Batch{Appends: one(log, 2).batch.Appends, Require: []tidemark.Precondition{lease, {Key: log, Version: 1}}}}}, known, sqlAppend},
 	} {
-		sql, args := newQuick(c.group, who{}, c.known).statement(who{})
+		sql, args := newQuick(c.group, c.known).statement()
 		if want := strings.Count(sql, "$"); sql != c.want || len(args) != want {
 			t.Errorf("%s: %d parameters of %s", name, len(args), sql)
 		}

@@ -149,6 +149,11 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 	}
 	return func(yield func(tidemark.Line, error) bool) {
 		p := pager{b: b, key: log, owner: b.whose()}
+		if seqs := scattered(spans); seqs != nil && p.owner == b.who.user {
+			if there, goOn := p.some(ctx, seqs, yield); there || !goOn {
+				return
+			}
+		}
 		for _, span := range spans {
 			p.begin(span)
 			for !p.done {
@@ -164,6 +169,75 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 			}
 		}
 	}
+}
+
+// maxScattered is how many lines are named one by one.
+const maxScattered = 256
+
+// scattered returns the lines that several short spans have together, one after the
+// other, nil when they are not such: blocks of the search index, hits in one session.
+func scattered(spans []tidemark.Span) (seqs []int64) {
+	if len(spans) < 2 {
+		return nil
+	}
+	for _, s := range spans {
+		if s.From < 1 || s.To < s.From || s.Newest > 0 || s.Backwards || int64(len(seqs))+s.To-s.From >= maxScattered ||
+			len(seqs) > 0 && s.From <= seqs[len(seqs)-1] {
+			return nil
+		}
+		for seq := s.From; seq <= s.To; seq++ {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs
+}
+
+// sqlSome reads the head of a log and lines that are named, bounded as sqlLines. Each
+// is looked for by itself: the planner would rather go through all of the log.
+const sqlSome = `with h as materialized (select l.log, l.length from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4)
+  select h.length, h.length, h.log, n.seq, n.kind, n.key, n.at, n.parent, n.depth, n.nodes, n.turn, n.chain, n.batch, n.sum, n.body from h
+  left join lateral (select p.*, sum(octet_length(p.body)) over (order by p.seq) - octet_length(p.body) as before
+    from (select n.* from unnest($5::bigint[]) u(seq) cross join lateral (
+      select * from tidemark.line n where n.tenant = $1 and n.owner = $2 and n.log = h.log and n.seq = u.seq limit 1) n) p) n on n.before < $6`
+
+// some yields the lines of one's own log that are named, in that order, and reports
+// whether there is such a log, and whether whoever reads goes on.
+func (p *pager) some(ctx context.Context, seqs []int64, yield func(tidemark.Line, error) bool) (there, goOn bool) {
+	for len(seqs) > 0 {
+		var length, last int64
+		got := make(map[int64]foundLine)
+		err := p.b.query(ctx, p.names, func(batch *pgx.Batch) {
+			there, last = false, 0
+			clear(got)
+			each(batch.Queue(sqlSome, p.b.who.tenant, p.owner, toText(p.key.Kind), toText(p.key.ID), seqs, int64(pageBytes)), func(rows pgx.Rows) error {
+				there = true
+				f, err := p.scan(rows, &length, &length)
+				if err == nil && f.line.Seq != 0 {
+					got[f.line.Seq], last = f, max(last, f.line.Seq)
+				}
+				return err
+			})
+		})
+		if err != nil {
+			yield(tidemark.Line{}, err)
+			return there, false
+		}
+		if !there {
+			return false, true
+		}
+		// Behind the last that came, those may follow that did not fit.
+		for len(seqs) > 0 && (last == 0 || seqs[0] <= last || seqs[0] > length) {
+			f, read := got[seqs[0]]
+			if !read {
+				f = foundLine{tidemark.Line{Seq: seqs[0]}, p.damage(seqs[0], "the line is missing")}
+			}
+			if seqs[0] <= length && !yield(f.line, f.err) {
+				return true, false
+			}
+			seqs = seqs[1:]
+		}
+	}
+	return there, true
 }
 
 // pager reads spans, page after page. The log is looked up for every page: it

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"path/filepath"
 	"sync"
@@ -108,6 +109,18 @@ func (f *Foreign) Exec(ctx context.Context, statement string, args ...any) error
 		}
 	}
 	return nil
+}
+
+// Moment tells two states of the database apart: it is another one after somebody
+// else committed something.
+func (f *Foreign) Moment(ctx context.Context) (string, error) {
+	for row, err := range f.Query(ctx, "PRAGMA data_version") {
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(row...), nil
+	}
+	return "", nil
 }
 
 // begin prepares a statement of its own, so that the same one may run twice at

@@ -52,6 +52,8 @@ type lister struct {
 	begun bool
 	done  bool
 	found []foundRecord
+	bytes int  // of their bodies
+	apart bool // records are read one by one, since a page of the table is damaged
 }
 
 type foundRecord struct {
@@ -67,7 +69,10 @@ type ref struct {
 }
 
 func (l *lister) next(c *conn) error {
-	l.found = l.found[:0]
+	l.found, l.bytes = l.found[:0], 0
+	if l.follow(c) {
+		return l.run(c)
+	}
 	if len(l.refs) == 0 {
 		if l.begun && !l.more {
 			l.done = true
@@ -77,24 +82,68 @@ func (l *lister) next(c *conn) error {
 			return err
 		}
 	}
-	bytes := 0
-	for len(l.refs) > 0 && len(l.found) < pageRows && bytes < pageBytes && l.left > 0 {
+	for len(l.refs) > 0 && l.room() {
 		r, err := get(c, tidemark.Key{Kind: l.q.Kind, ID: l.refs[0].id})
 		l.refs = l.refs[1:]
 		var damage *tidemark.Damage
 		if err != nil && !errors.As(err, &damage) {
 			return err
 		}
-		now := l.q
-		now.After = nil // it was after the cursor when it was found
-		if err == nil && (r.Version == 0 || !now.Includes(r)) {
-			continue // deleted or changed since
-		}
-		l.found = append(l.found, foundRecord{r, err})
-		bytes += len(r.Body)
-		l.left--
+		l.take(r, err)
 	}
 	l.done = l.left == 0 || len(l.refs) == 0 && !l.more
+	return nil
+}
+
+// room reports whether a page takes another record.
+func (l *lister) room() bool { return len(l.found) < pageRows && l.bytes < pageBytes && l.left > 0 }
+
+// take adds a record to the page, unless it was deleted or changed since it was
+// found.
+func (l *lister) take(r tidemark.Record, err error) {
+	now := l.q
+	now.After = nil // it was after the cursor when it was found
+	if err == nil && (r.Version == 0 || !now.Includes(r)) {
+		return
+	}
+	l.found = append(l.found, foundRecord{r, err})
+	l.bytes += len(r.Body)
+	l.left--
+}
+
+// follow reports whether all records of a part of the table are listed, in the
+// order in which they lie there.
+func (l *lister) follow(c *conn) bool {
+	return !l.apart && !c.standing && l.q.Order == tidemark.ByID && l.q.State == "" && l.q.Group == "" && l.q.DueBy.IsZero()
+}
+
+// run reads a page of such records with one statement, several times as fast as
+// by looking for each. Where the table is damaged, the rest is read one by one.
+func (l *lister) run(c *conn) error {
+	f := filter{text: map[int]string{1: l.q.Kind, 2: "", 3: l.q.Prefix, 4: successor(l.q.Prefix)}, ints: map[int]int64{5: pageRows}}
+	if l.q.After != nil {
+		f.text[2] = l.q.After.ID
+	}
+	n, stopped := 0, false
+	var last *tidemark.Record
+	err := f.run(c, sqlRecords, func(s *stmt) bool {
+		key := tidemark.Key{Kind: l.q.Kind, ID: s.text(17)}
+		r, err := scanRecord(s, key)
+		l.take(r, err)
+		n, last, stopped = n+1, &tidemark.Record{Key: key}, !l.room()
+		return !stopped
+	})
+	if last != nil {
+		l.q.After = last
+	}
+	switch {
+	case isCorrupt(err):
+		l.apart = true
+	case err != nil:
+		return err
+	default:
+		l.done = l.left == 0 || n < pageRows && !stopped
+	}
 	return nil
 }
 

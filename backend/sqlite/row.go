@@ -17,9 +17,13 @@ const (
 
 	sqlHead = `SELECT ` + headColumns + ` FROM log WHERE kind = ?1 AND id = ?2`
 	// The record and the head of its log at once, the head's columns first.
-	sqlRecord = `SELECT l.number, l.length, l.updated, l.parent, l.depth, l.nodes, l.turn, l.chain, l.sum,
-  r.version, r."group", r.state, r.due, r.updated, r.batch, r.sum, r.body
-  FROM record r LEFT JOIN log l ON l.kind = r.kind AND l.id = r.id WHERE r.kind = ?1 AND r.id = ?2`
+	sqlRecord = selectRecord + ` AND r.id = ?2`
+	// Those of one kind behind an id, up to another.
+	sqlRecords = selectRecord + ` AND r.id > ?2 AND r.id >= ?3 AND (?4 = '' OR r.id < ?4) ORDER BY r.id LIMIT ?5`
+
+	selectRecord = `SELECT l.number, l.length, l.updated, l.parent, l.depth, l.nodes, l.turn, l.chain, l.sum,
+  r.version, r."group", r.state, r.due, r.updated, r.batch, r.sum, r.body, r.id
+  FROM record r LEFT JOIN log l ON l.kind = r.kind AND l.id = r.id WHERE r.kind = ?1`
 )
 
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
@@ -85,33 +89,44 @@ func scanHead(s *stmt) (h head, sum int64) {
 // so does one whose head does not.
 func readRecord(c *conn, key tidemark.Key) (r tidemark.Record, err error) {
 	found := false
-	var h head
-	var sum, headSum int64
+	var wrong error
 	err = c.do(sqlRecord, func(s *stmt) {
 		s.setText(1, key.Kind)
 		s.setText(2, key.ID)
 	}, func(s *stmt) {
 		found = true
-		if !s.null(0) {
-			h, headSum = scanHead(s)
-		}
-		r.Version, r.Group, r.State = s.int(9), s.text(10), s.text(11)
-		if !s.null(12) {
-			r.Due = timeOf(s.int(12))
-		}
-		r.UpdatedAt, r.Batch, sum, r.Body = timeOf(s.int(13)), s.text(14), s.int(15), s.bytes(16)
+		r, wrong = scanRecord(s, key)
 	})
-	if err == nil && !found {
+	switch {
+	case err == nil && !found:
+		var h head
 		h, err = readHead(c, key) // a log may have no record
-	} else if err == nil {
-		err = h.check(key, headSum)
-	}
-	r.Key, r.Sum, r.Head = key, uint32(sum), h.Head
-	if err == nil && found && (sum != int64(r.Sum) || r.Sum != r.Checksum() || r.Version < 1) {
-		err = &tidemark.Damage{Key: key, Place: "table record", What: "the record does not match its sum"}
+		r = tidemark.Record{Key: key, Head: h.Head}
+	case err == nil:
+		err = wrong
 	}
 	if err != nil {
 		return tidemark.Record{Key: key}, err
+	}
+	return r, nil
+}
+
+// scanRecord returns the record of a row, or a *Damage as readRecord does.
+func scanRecord(s *stmt, key tidemark.Key) (tidemark.Record, error) {
+	r := tidemark.Record{Key: key, Version: s.int(9), Group: s.text(10), State: s.text(11), UpdatedAt: timeOf(s.int(13)), Batch: s.text(14), Body: s.bytes(16)}
+	if !s.null(12) {
+		r.Due = timeOf(s.int(12))
+	}
+	if !s.null(0) {
+		h, sum := scanHead(s)
+		if err := h.check(key, sum); err != nil {
+			return tidemark.Record{Key: key}, err
+		}
+		r.Head = h.Head
+	}
+	sum := s.int(15)
+	if r.Sum = uint32(sum); sum != int64(r.Sum) || r.Sum != r.Checksum() || r.Version < 1 {
+		return tidemark.Record{Key: key}, &tidemark.Damage{Key: key, Place: "table record", What: "the record does not match its sum"}
 	}
 	return r, nil
 }

@@ -12,7 +12,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -84,6 +86,9 @@ type composer struct {
 	created, updated          time.Time
 	helpers                   []string
 	rest                      convert.Object
+
+	stamp string // of its rows; of those of a chat that is the same, with its helpers
+	same  bool   // it is as it was when it was imported
 }
 
 // large are the fields of a chat that hold its conversation, or copies of code.
@@ -92,7 +97,7 @@ var large = []string{"fullConversationHeadersOnly", "conversation", "conversatio
 
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
-		d := &database{convert.SourceDatabase{Source: p, Name: find(p)}}
+		d := &database{SourceDatabase: convert.SourceDatabase{Source: p, Name: find(p)}}
 		if d.Name == "" {
 			yield(nil, convert.Skipf(p.Path, "there is no database of Cursor"))
 			return
@@ -117,47 +122,75 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 			}
 		}
 		all = convert.InOrder(all, func(c *composer) convert.Identity { return convert.Identity{ID: c.id, CreatedAt: c.created} })
-		byID, owned := map[string]*composer{}, map[string]bool{}
+		byID, owned := owners(all)
 		for _, c := range all {
-			byID[c.id] = c
-		}
-		for _, c := range all {
-			for _, h := range c.helpers {
-				owned[h] = owned[h] || h != c.id && byID[h] != nil && !slices.Contains(byID[h].helpers, c.id)
-			}
-		}
-		for _, c := range all {
-			if !owned[c.id] && !yield(d.session(ctx, c, byID, owned), nil) {
-				return
+			switch {
+			case owned[c.id]:
+			case c.same:
+				if !yield(convert.SameSession(c.id, c.stamp), nil) {
+					return
+				}
+			default:
+				s, err := d.session(ctx, c, byID, owned)
+				if !yield(s, err) || ctx.Err() != nil {
+					return
+				}
 			}
 		}
 	}
+}
+
+// owners finds the chats that others started as helpers.
+func owners(all []*composer) (byID map[string]*composer, owned map[string]bool) {
+	byID, owned = map[string]*composer{}, map[string]bool{}
+	for _, c := range all {
+		byID[c.id] = c
+	}
+	for _, c := range all {
+		for _, h := range c.helpers {
+			owned[h] = owned[h] || h != c.id && byID[h] != nil && !slices.Contains(byID[h].helpers, c.id)
+		}
+	}
+	return byID, owned
 }
 
 // session makes a session, with the helpers that it started, and theirs, as
 // workers.
-func (d *database) session(ctx context.Context, c *composer, byID map[string]*composer, owned map[string]bool) *convert.Session {
+func (d *database) session(ctx context.Context, c *composer, byID map[string]*composer, owned map[string]bool) (*convert.Session, error) {
 	s := &convert.Session{
-		Session: tidemark.Session{ForeignID: c.id, Agent: name, Title: c.title, Model: c.model, Project: c.project, Mode: tidemark.ModeRemote, CreatedAt: c.created, Extra: convert.Keep(name, c.rest)},
-		Entries: d.entries(ctx, c.id), UpdatedAt: c.updated,
+		Session:   tidemark.Session{ForeignID: c.id, Agent: name, Title: c.title, Model: c.model, Project: c.project, Mode: tidemark.ModeRemote, CreatedAt: c.created, Extra: convert.Keep(name, c.rest)},
+		UpdatedAt: c.updated,
 	}
-	seen := map[string]bool{c.id: true}
-	todo := slices.Clone(c.helpers)
-	for len(todo) > 0 {
-		h := byID[todo[0]]
-		todo = todo[1:]
-		if h == nil || !owned[h.id] || seen[h.id] {
-			continue
+	all, seen := []*composer{c}, map[string]bool{c.id: true}
+	for i := 0; i < len(all); i++ {
+		for _, id := range all[i].helpers {
+			if h := byID[id]; h != nil && owned[id] && !seen[id] {
+				seen[id], all = true, append(all, h)
+			}
 		}
-		seen[h.id] = true
-		s.Workers = append(s.Workers, convert.Worker{Name: h.id, Entries: d.entries(ctx, h.id)})
-		todo = append(todo, h.helpers...)
 	}
-	return s
+	values, err := d.hold(ctx, all)
+	if err != nil {
+		return nil, &convert.Skip{What: "chat " + c.id, Why: err}
+	}
+	s.Entries = d.entries(ctx, c.id, values)
+	kept := keptChat{Created: c.created}
+	stamps := []any{c.stamp}
+	for _, h := range all[1:] {
+		s.Workers = append(s.Workers, convert.Worker{Name: h.id, Entries: d.entries(ctx, h.id, values)})
+		kept.Helpers, stamps = append(kept.Helpers, h.id), append(stamps, h.stamp)
+	}
+	if state, err := json.Marshal(kept); err == nil { // else it is read each time
+		s.Units = convert.RowUnits(c.id, convert.Stamp(stamps), state)
+	}
+	return s, nil
 }
 
 // database is the database of Cursor.
-type database struct{ convert.SourceDatabase }
+type database struct {
+	convert.SourceDatabase
+	all bool // chats are read whether they changed or not
+}
 
 // composers reads what is known of all chats. A chat in which nothing was said is
 // left out: the editor makes one for every window.
@@ -169,26 +202,107 @@ func (d *database) composers(ctx context.Context) (all []*composer, skips []erro
 	if err != nil {
 		return nil, nil, err
 	}
-	for row, err := range d.Query(ctx, "SELECT key, CASE WHEN octet_length(value) <= ? THEN value END FROM "+table+" WHERE key >= ? AND key < ? ORDER BY key", convert.MaxLine, composerKey, next(composerKey)) {
+	found, err := d.stamps(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	same := d.same(found)
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		if c := same[id]; c != nil {
+			all = append(all, c)
+			continue
+		}
+		if _, helper := same[id]; helper {
+			continue
+		}
+		c, err := d.composer(ctx, id)
 		if err != nil {
-			return nil, nil, err
+			skips = append(skips, err)
+		} else if c != nil {
+			c.stamp = found[id]
+			all = append(all, c)
 		}
-		id := strings.TrimPrefix(convert.CellText(row[0]), composerKey)
-		var o convert.Object
-		why := tidemark.CheckID(id)
-		if why == nil && (json.Unmarshal([]byte(convert.CellText(row[1])), &o) != nil || o == nil) {
-			why = tidemark.Invalidf("is not JSON, or longer than %d bytes", convert.MaxLine)
+	}
+	// A chat that another one names as its helper now is read again.
+	for _, c := range all {
+		if slices.ContainsFunc(c.helpers, func(h string) bool { _, ok := same[h]; return ok }) {
+			d.all = true
+			return d.composers(ctx)
 		}
-		if why != nil {
-			skips = append(skips, &convert.Skip{What: "chat " + id, Why: why})
-			continue
-		}
-		if len(o.List("fullConversationHeadersOnly"))+len(o.List("conversation")) == 0 {
-			continue
-		}
-		all = append(all, about(id, o))
 	}
 	return all, skips, nil
+}
+
+// keptChat is what a chat leaves in the ledger.
+type keptChat struct {
+	Created time.Time `json:"created,omitzero"`
+	Helpers []string  `json:"helpers,omitempty"` // and theirs
+}
+
+// stamps are what tells whether chats were changed. Rows are replaced and get new
+// numbers, which the index of keys has, so no value is read.
+func (d *database) stamps(ctx context.Context) (map[string]string, error) {
+	found := map[string]string{}
+	const bubbles = "(SELECT count(*) || ' ' || ifnull(sum(b.rowid), 0) FROM " + table + " b WHERE b.key >= ?3 || substr(s.key, ?4) || ':' AND b.key < ?3 || substr(s.key, ?4) || ';')"
+	statement := fmt.Sprintf("SELECT s.key, s.rowid, octet_length(s.value), %s FROM %s s WHERE s.key > ?1 AND s.key < ?2 ORDER BY s.key LIMIT %d", bubbles, table, chatsAtOnce)
+	for after, n := composerKey, chatsAtOnce; n == chatsAtOnce; {
+		n = 0
+		for row, err := range d.Query(ctx, statement, after, next(composerKey), bubbleKey, len(composerKey)+1) {
+			if err != nil {
+				return nil, err
+			}
+			n, after = n+1, convert.CellText(row[0])
+			found[strings.TrimPrefix(after, composerKey)] = convert.Stamp(row)
+		}
+	}
+	return found, nil
+}
+
+// chatsAtOnce is how many chats are looked at in one statement.
+const chatsAtOnce = 100
+
+// same returns the chats that are as they were when they were imported, and nil for
+// their helpers.
+func (d *database) same(found map[string]string) map[string]*composer {
+	same := map[string]*composer{}
+	if d.Source.Left == nil || d.all {
+		return same
+	}
+	for id, stamp := range found {
+		_, state, ok := d.Source.Left(convert.SessionUnit + id)
+		var kept keptChat
+		if !ok || json.Unmarshal(state, &kept) != nil {
+			continue
+		}
+		stamps := []any{stamp}
+		for _, h := range kept.Helpers {
+			stamps = append(stamps, found[h])
+		}
+		c := &composer{id: id, created: kept.Created, stamp: convert.Stamp(stamps), same: true}
+		if _, ok := d.SameRows(id, c.stamp); ok {
+			same[id] = c
+			for _, h := range kept.Helpers {
+				same[h] = nil
+			}
+		}
+	}
+	return same
+}
+
+// composer reads what is known of a chat; nil if nothing was said in it.
+func (d *database) composer(ctx context.Context, id string) (*composer, error) {
+	err := tidemark.CheckID(id)
+	var o convert.Object
+	if err == nil {
+		o, err = d.value(ctx, composerKey+id)
+	}
+	if err != nil {
+		return nil, &convert.Skip{What: "chat " + id, Why: err}
+	}
+	if len(o.List("fullConversationHeadersOnly"))+len(o.List("conversation")) == 0 {
+		return nil, nil
+	}
+	return about(id, o), nil
 }
 
 func about(id string, o convert.Object) *composer {

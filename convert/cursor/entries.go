@@ -22,9 +22,9 @@ const maxRest = 256 << 10
 
 // entries yields the entries of a chat in the order that it states. Bubbles that it
 // does not name were deleted.
-func (d *database) entries(ctx context.Context, id string) iter.Seq2[convert.Entry, error] {
+func (d *database) entries(ctx context.Context, id string, values held) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		chat, err := d.value(ctx, composerKey+id)
+		chat, err := values.value(ctx, d, composerKey+id)
 		if err != nil {
 			yield(convert.Entry{}, &convert.Skip{What: "chat " + id, Why: err})
 			return
@@ -40,7 +40,7 @@ func (d *database) entries(ctx context.Context, id string) iter.Seq2[convert.Ent
 			var b convert.Object
 			var err error
 			if len(headers) > 0 {
-				b, err = d.value(ctx, bubbleKey+id+":"+convert.Field(headers[i], "bubbleId"))
+				b, err = values.value(ctx, d, bubbleKey+id+":"+convert.Field(headers[i], "bubbleId"))
 			} else if json.Unmarshal(bubbles[i], &b) != nil || b == nil {
 				err = tidemark.Invalidf("is no bubble")
 			}
@@ -61,16 +61,63 @@ func (d *database) entries(ctx context.Context, id string) iter.Seq2[convert.Ent
 	}
 }
 
+// maxHeld bounds the values of a chat that are held to be of one moment. A larger one
+// is read as it is converted.
+const maxHeld = 48 << 20
+
+// held are values by their keys; nil: there are too many.
+type held map[string][]byte
+
+// hold reads chats with their bubbles as they are at one moment.
+func (d *database) hold(ctx context.Context, chats []*composer) (all held, err error) {
+	statement := fmt.Sprintf("SELECT key, CASE WHEN octet_length(value) <= %d THEN value END FROM %s WHERE key = ? OR key >= ? AND key < ?", convert.MaxLine, table)
+	err = d.Steady(ctx, func() error {
+		all = held{}
+		room := maxHeld
+		for _, c := range chats {
+			for row, err := range d.Query(ctx, statement, composerKey+c.id, bubbleKey+c.id+":", bubbleKey+c.id+";") {
+				if err != nil {
+					return err
+				}
+				value := convert.CellText(row[1])
+				if room -= len(value); room < 0 {
+					all = nil
+					return nil
+				}
+				all[convert.CellText(row[0])] = []byte(value)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// value reads an object by its key.
+func (h held) value(ctx context.Context, d *database, key string) (convert.Object, error) {
+	if h == nil {
+		return d.value(ctx, key)
+	}
+	text, ok := h[key]
+	if !ok {
+		return nil, tidemark.Invalidf("is not there")
+	}
+	return object(text)
+}
+
+func object(text []byte) (o convert.Object, err error) {
+	if json.Unmarshal(text, &o) != nil || o == nil {
+		return nil, tidemark.Invalidf("is not JSON, or longer than %d bytes", convert.MaxLine)
+	}
+	return o, nil
+}
+
 // value reads an object by its key.
 func (d *database) value(ctx context.Context, key string) (o convert.Object, err error) {
 	for row, err := range d.Query(ctx, "SELECT CASE WHEN octet_length(value) <= ? THEN value END FROM "+table+" WHERE key = ?", convert.MaxLine, key) {
 		if err != nil {
 			return nil, err
 		}
-		if json.Unmarshal([]byte(convert.CellText(row[0])), &o) != nil || o == nil {
-			return nil, tidemark.Invalidf("is not JSON, or longer than %d bytes", convert.MaxLine)
-		}
-		return o, nil
+		return object([]byte(convert.CellText(row[0])))
 	}
 	return nil, tidemark.Invalidf("is not there")
 }

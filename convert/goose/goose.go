@@ -193,11 +193,64 @@ func (d *source) importAll(ctx context.Context, seen map[string]bool, yield func
 			return skip(tidemark.Invalidf("its table messages has no column %s: not a store of Goose", c))
 		}
 	}
-	for row, err := range d.Query(ctx, "SELECT "+convert.BoundedColumns(d.columns)+" FROM sessions ORDER BY created_at, id") {
-		if err != nil {
-			return skip(err)
+	found, err := d.list(ctx)
+	if err != nil {
+		return skip(err)
+	}
+	for _, one := range found {
+		if _, same := d.SameRows(one.id, one.stamp); same {
+			if seen[one.id] = true; !yield(convert.SameSession(one.id, one.stamp), nil) {
+				return false
+			}
+			continue
 		}
-		about := convert.Object{}
+		err := tidemark.CheckID(one.id)
+		var about convert.Object
+		if err == nil {
+			about, err = d.about(ctx, one.id)
+		}
+		if err != nil {
+			if !yield(nil, &convert.Skip{What: d.Name + ": a session", Why: err}) {
+				return false
+			}
+			continue
+		}
+		s := session(one.id, path.Dir(d.Name), about)
+		s.Entries, s.Units = d.entries(ctx, one.id), convert.RowUnits(one.id, one.stamp, nil)
+		if seen[one.id] = true; !yield(s, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// found is a session of a database.
+type found struct{ id, created, stamp string }
+
+// list finds the sessions, the oldest first. A message is never changed in what is
+// read of it: a conversation that is edited gets new rows.
+func (d *source) list(ctx context.Context) (all []found, err error) {
+	const messages = `(SELECT count(*) || ' ' || ifnull(max(id), 0) FROM messages WHERE session_id = s.id),
+		(SELECT octet_length(content_json) FROM messages WHERE session_id = s.id ORDER BY id DESC LIMIT 1)`
+	for row, err := range d.EachRow(ctx, "sessions", "s.id, s.created_at, "+messages+", "+convert.ShortColumns(d.columns)) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found{convert.CellText(row[0]), convert.CellText(row[1]), convert.Stamp(row)})
+	}
+	slices.SortFunc(all, func(a, b found) int {
+		return cmp.Or(strings.Compare(a.created, b.created), strings.Compare(a.id, b.id))
+	})
+	return all, nil
+}
+
+// about reads what is stored about a session.
+func (d *source) about(ctx context.Context, id string) (convert.Object, error) {
+	about := convert.Object{}
+	for row, err := range d.Query(ctx, "SELECT "+convert.BoundedColumns(d.columns)+" FROM sessions WHERE id = ?", id) {
+		if err != nil {
+			return nil, err
+		}
 		for i, column := range d.columns {
 			if text := convert.CellText(row[i]); strings.HasSuffix(column, "_json") && json.Valid([]byte(text)) {
 				about[column] = json.RawMessage(text)
@@ -205,20 +258,8 @@ func (d *source) importAll(ctx context.Context, seen map[string]bool, yield func
 				about.Set(column, row[i])
 			}
 		}
-		id := about.Text("id")
-		if err := tidemark.CheckID(id); err != nil {
-			if !yield(nil, &convert.Skip{What: d.Name + ": a session", Why: err}) {
-				return false
-			}
-			continue
-		}
-		s := session(id, path.Dir(d.Name), about)
-		s.Entries = d.entries(ctx, id)
-		if seen[id] = true; !yield(s, nil) {
-			return false
-		}
 	}
-	return true
+	return about, nil
 }
 
 // entries yields the entries of a session, in the order of Goose: times are in

@@ -15,11 +15,13 @@ import (
 )
 
 // database is a store in SQLite. Tables other than session, message, part and
-// todo are not named here: some hold secrets.
+// todo are not read, and of events only how many there were: some hold secrets.
 type database struct {
 	convert.SourceDatabase
 	columns []string // of session
 	todos   bool
+	timed   bool // messages and parts say when they were changed
+	events  bool // it counts changes of sessions
 	later   bool // it also has a table for messages in a later form
 }
 
@@ -39,7 +41,7 @@ func (d *database) close() { d.Close() }
 
 // look reads which columns there are: they differ between versions.
 func (d *database) look(ctx context.Context) error {
-	tables, err := d.Columns(ctx, "session", "message", "part", "todo", "session_message")
+	tables, err := d.Columns(ctx, "session", "message", "part", "todo", "session_message", "event_sequence")
 	if err != nil {
 		return err
 	}
@@ -56,35 +58,10 @@ func (d *database) look(ctx context.Context) error {
 	}
 	d.columns = tables["session"]
 	d.todos = slices.Contains(tables["todo"], "position")
+	d.timed = slices.Contains(tables["message"], "time_updated") && slices.Contains(tables["part"], "time_updated") && slices.Contains(tables["part"], "session_id")
+	d.events = slices.Contains(tables["event_sequence"], "aggregate_id") && slices.Contains(tables["event_sequence"], "seq")
 	d.later = slices.Contains(tables["session_message"], "session_id")
 	return nil
-}
-
-func (d *database) sessions(ctx context.Context) iter.Seq2[*session, error] {
-	return func(yield func(*session, error) bool) {
-		// Anybody who knows the URL of a shared session can open it, so the URL
-		// is left out.
-		names := slices.DeleteFunc(slices.Clone(d.columns), func(c string) bool {
-			return strings.Contains(c, "share") || strings.Contains(c, "secret")
-		})
-		for row, err := range d.Query(ctx, "SELECT "+convert.BoundedColumns(names)+" FROM session") {
-			if err != nil {
-				yield(nil, &convert.Skip{What: d.Name, Why: err})
-				return
-			}
-			s := &session{rest: map[string]json.RawMessage{}}
-			for i, n := range names {
-				s.set(n, row[i])
-			}
-			var why error
-			if err := tidemark.CheckID(s.id); err != nil {
-				why = &convert.Skip{What: fmt.Sprintf("%s: a session", d.Name), Why: err}
-			}
-			if !yield(s, why) {
-				return
-			}
-		}
-	}
 }
 
 // set sets a field from a column of a session's row.
@@ -150,6 +127,12 @@ func (d *database) parts(ctx context.Context, session, message string) iter.Seq2
 		FROM part WHERE message_id = ? ORDER BY id`, message)
 }
 
+// partsOf are the parts of all messages of a session.
+func (d *database) partsOf(ctx context.Context, session string) iter.Seq2[item, error] {
+	return d.items(ctx, "session "+session+": part", `SELECT p.id, CASE WHEN octet_length(p.data) <= ? THEN p.data END, p.message_id
+		FROM message m JOIN part p ON p.message_id = m.id WHERE m.session_id = ? ORDER BY m.time_created, m.id, p.id`, session)
+}
+
 func (d *database) items(ctx context.Context, what, statement, id string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		for row, err := range d.Query(ctx, statement, convert.MaxLine, id) {
@@ -157,11 +140,15 @@ func (d *database) items(ctx context.Context, what, statement, id string) iter.S
 				yield(item{}, &convert.Skip{What: what, Why: err})
 				return
 			}
+			one := item{id: convert.CellText(row[0]), data: json.RawMessage(convert.CellText(row[1]))}
+			if len(row) > 2 {
+				one.of = convert.CellText(row[2])
+			}
 			var why error
 			if row[1] == nil {
-				why = convert.Skipf(fmt.Sprintf("%s %s", what, convert.CellText(row[0])), "is longer than %d bytes", convert.MaxLine)
+				why = convert.Skipf(fmt.Sprintf("%s %s", what, one.id), "is longer than %d bytes", convert.MaxLine)
 			}
-			if !yield(item{convert.CellText(row[0]), json.RawMessage(convert.CellText(row[1]))}, why) {
+			if !yield(one, why) {
 				return
 			}
 		}

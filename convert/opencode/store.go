@@ -39,6 +39,7 @@ type store interface {
 type item struct {
 	id   string
 	data json.RawMessage
+	of   string // the message of a part, where they are read together
 }
 
 // session is what is stored about a session, except its messages.
@@ -49,6 +50,9 @@ type session struct {
 	revert                                    json.RawMessage
 	rest                                      map[string]json.RawMessage // what Tidemark has no field for
 	first                                     time.Time                  // of its first message
+
+	stamp string // of its rows, "": it has none
+	same  bool   // they are as they were when it was imported
 }
 
 // wireSession is a session as an object.
@@ -125,8 +129,11 @@ func importStore(ctx context.Context, st store, only string, seen map[string]boo
 			return false
 		}
 	}
+	d, rows := st.(*database)
 	for _, s := range f.roots {
-		first(ctx, st, s)
+		if s.same = rows && d.same(s, f.helpers(s.id)); !s.same {
+			first(ctx, st, s)
+		}
 	}
 	for _, s := range f.roots {
 		if ctx.Err() != nil {
@@ -136,11 +143,29 @@ func importStore(ctx context.Context, st store, only string, seen map[string]boo
 		if only != "" && s.id != only {
 			continue
 		}
-		if !yield(take(ctx, st, s, f), nil) {
+		if !importOne(ctx, st, s, f, yield) {
 			return false
 		}
 	}
 	return true
+}
+
+// importOne yields a session, and reports whether to continue.
+func importOne(ctx context.Context, st store, s *session, f families, yield func(*convert.Session, error) bool) bool {
+	d, rows := st.(*database)
+	if s.same {
+		return yield(convert.SameSession(s.id, s.stamp), nil)
+	}
+	if rows {
+		var err error
+		if st, err = d.hold(ctx, s, f.helpers(s.id)); err != nil {
+			return yield(nil, &convert.Skip{What: "session " + s.id, Why: err}) && ctx.Err() == nil
+		}
+		first(ctx, st, s)
+	}
+	out := take(ctx, st, s, f)
+	out.Units = convert.RowUnits(s.id, s.stamp, marshal(keptSession{s.first}))
+	return yield(out, nil)
 }
 
 // families are sessions with the helpers that they started.

@@ -109,7 +109,7 @@ func (t tree) items(dir string) iter.Seq2[item, error] {
 			if err != nil {
 				err = &convert.Skip{What: name, Why: err}
 			}
-			if !yield(item{id, b}, err) {
+			if !yield(item{id: id, data: b}, err) {
 				return
 			}
 		}
@@ -188,7 +188,7 @@ func (x *exported) sessions(context.Context) iter.Seq2[*session, error] {
 func (x *exported) messages(context.Context, string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		for _, m := range x.file.Messages {
-			if !yield(item{idOf(m.Info), m.Info}, nil) {
+			if !yield(item{id: idOf(m.Info), data: m.Info}, nil) {
 				return
 			}
 		}
@@ -202,7 +202,7 @@ func (x *exported) parts(_ context.Context, _, message string) iter.Seq2[item, e
 			return
 		}
 		for _, p := range x.file.Messages[i].Parts {
-			if !yield(item{idOf(p), p}, nil) {
+			if !yield(item{id: idOf(p), data: p}, nil) {
 				return
 			}
 		}
