@@ -70,7 +70,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
-	w := b.db.writer(b.db.laneOf(b.who, &batch, isBackground(ctx)))
+	w := b.db.writer(b.db.laneOf(ctx, b.who, &batch))
 	defer b.db.letGo(w)
 	p := &pending{who: b.who, batch: &batch, acts: acts, done: make(chan struct{})}
 	w.add(p)
@@ -107,18 +107,21 @@ func (b *Backend) notYours(ctx context.Context, batch *tidemark.Batch, conflict 
 }
 
 // lane is whose batches are carried out together: those of one principal; of
-// those that append under a lease, all of a tenant (no user). The search index and
-// imports have one of their own, so that nobody who appends waits for them.
+// those that append under a lease, all of a tenant (no user). The search index
+// and imports have one of their own, so that nobody who appends waits for them.
 type lane struct {
 	who    who
 	behind bool
 }
 
-func (db *Database) laneOf(of who, b *tidemark.Batch, background bool) lane {
-	if !background && db.fences.leased(of, b) {
+func (db *Database) laneOf(ctx context.Context, of who, b *tidemark.Batch) lane {
+	if isBackground(ctx) {
+		return lane{of, true}
+	}
+	if db.fences.leased(of, b) {
 		return lane{who: who{tenant: of.tenant}}
 	}
-	return lane{of, background || derived(b)}
+	return lane{of, derived(b)}
 }
 
 // derived reports whether a batch changes nothing but what can be made again.

@@ -50,7 +50,7 @@ func together(t *testing.T, all []grouped, group []*pending) {
 	t.Helper()
 	db := all[0].b.db
 	for _, p := range group {
-		if of := db.laneOf(p.who, p.batch, false); of != (lane{who: who{tenant: p.who.tenant}}) {
+		if of := db.laneOf(t.Context(), p.who, p.batch); of != (lane{who: who{tenant: p.who.tenant}}) {
 			t.Errorf("a line under a lease that is known waits in %+v", of)
 		}
 	}
@@ -118,10 +118,10 @@ func TestWhoLostTheLeaseIsRefusedAndTheOthersAreNot(t *testing.T) {
 		}
 		checked(t, g.b)
 	}
-	if of := db.laneOf(all[2].b.who, group[2].batch, false); of.who != all[2].b.who {
+	if of := db.laneOf(t.Context(), all[2].b.who, group[2].batch); of.who != all[2].b.who {
 		t.Error("who was refused still waits beside the others")
 	}
-	if of := db.laneOf(all[1].b.who, all[1].next(5, 1).batch, false); of.who == all[1].b.who {
+	if of := db.laneOf(t.Context(), all[1].b.who, all[1].next(5, 1).batch); of.who == all[1].b.who {
 		t.Error("who was not refused waits alone")
 	}
 }
@@ -162,7 +162,7 @@ func TestOnlyWhatIsUnderALeaseWaitsBesideOtherUsers(t *testing.T) {
 	put := g.next(4, 1)
 	put.batch.Puts = []tidemark.Record{record(g.log, 2, "{}")}
 	for name, p := range map[string]*pending{"a large batch": large, "no lease": free, "another record": more, "a put": put, "an older lease": g.next(4, 7)} {
-		if of := db.laneOf(p.who, p.batch, false); of.who != g.b.who {
+		if of := db.laneOf(t.Context(), p.who, p.batch); of.who != g.b.who {
 			t.Errorf("%s waits in %+v", name, of)
 		}
 	}
