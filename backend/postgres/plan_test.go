@@ -357,9 +357,7 @@ func hotStatements(t *testing.T, e *explaining) {
 		{"append of two users", 4, "log_pkey", func(t *testing.T) int {
 			w := e.db.writer(lane{who: who{tenant: h.b.who.tenant}})
 			defer e.db.letGo(w)
-			for _, p := range []*pending{h.waits(), beside.waits()} {
-				w.queue = append(w.queue, p)
-			}
+			w.queue = append(w.queue, h.waits(), beside.waits())
 			n := 0
 			group := w.take()
 			w.carryOut(group)
