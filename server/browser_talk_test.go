@@ -101,7 +101,7 @@ func prompts(t *testing.T, st *store.Store, id tidemark.SessionID) map[string]in
 	return all
 }
 
-const endless = "[[fake slow=30 long=400000]] never mind"
+const endless = "[[fake slow=60 long=400000]] never mind"
 
 func TestAPersonTalksInASessionFromItsPage(t *testing.T) {
 	s, folder := talking(t)

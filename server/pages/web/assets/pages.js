@@ -415,20 +415,30 @@
     join();
     settle();
 
-    // The answer comes word by word.
+    // The answer comes word by word. A long one is laid out anew for each, so words
+    // are gathered until that has had a quarter of the time: the rest is for who types.
+    let words = "", drawing = false;
+    const draw = () => {
+      const piece = [...document.querySelectorAll("#talk .piece")].pop(), began = performance.now();
+      drawing = !!(piece && words);
+      if (!drawing) return;
+      if (piece.lastChild) piece.lastChild.appendData(words); else piece.textContent = words;
+      words = "";
+      if (atEnd) toEnd();
+      requestAnimationFrame(() => setTimeout(() => setTimeout(draw, Math.min(3 * (performance.now() - began), 1000))));
+    };
     on("htmx:sseOpen", (e) => {
       if (e.detail.source.talks) return;
       e.detail.source.talks = true;
       e.detail.source.addEventListener("delta", (m) => {
-        const piece = [...document.querySelectorAll("#talk .piece")].pop();
-        if (!piece) return;
-        if (piece.lastChild) piece.lastChild.appendData(JSON.parse(m.data)); else piece.textContent = JSON.parse(m.data);
-        if (atEnd) toEnd();
+        words += JSON.parse(m.data);
+        if (!drawing) draw();
       });
     });
     // What is there already need not be drawn anew, under somebody's finger.
     on("htmx:sseBeforeMessage", (e) => {
       if (e.target.id !== "talk") return;
+      words = ""; // they are in what comes
       const now = document.createElement("template");
       now.innerHTML = e.detail.data;
       if (now.innerHTML.trim() === e.target.innerHTML.trim()) e.preventDefault();
