@@ -354,7 +354,7 @@ func (w *window) until(expression string) {
 			return
 		}
 		if time.Now().After(till) {
-			text, _ := chromedp.Run(w.ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`))
+			text, _ := chromedp.Run(w.ctx, chromedp.Evaluate[string](`((text) => text.length > 4500 ? text.slice(0, 3000) + "\n…\n" + text.slice(-1500) : text)(document.body.innerText)`))
 			w.t.Fatalf("it never came to %s (%v) on %s:\n%s", expression, err, w.where(), text)
 		}
 		select {

@@ -517,7 +517,7 @@
         const done = await post(composer, { text: queue[0] }, true);
         if (done) { queue.shift(); drawQueue(); }
         sending = false;
-        if (wrong.hidden) setTimeout(() => sayNext(false), 500); // its answer may have ended meanwhile
+        if (wrong.hidden) setTimeout(() => sayNext(asked && !done), 500); // its answer may have ended meanwhile, or the one before only now
       };
       drawQueue();
       on("htmx:sseMessage", (e) => { if (e.target.id === "talk") sayNext(stopped); });
