@@ -266,7 +266,8 @@ func TestThePageForVisitorsSaysWhatTheTablesSay(t *testing.T) {
 		if !slices.ContainsFunc(goals, func(g struct{ id, about string }) bool { return g.id == j.goal }) {
 			t.Errorf("%s is no goal: %s", j.goal, j.work)
 		}
-		if !math.IsNaN(j.short) && j.met != (j.short <= 1) && math.Abs(j.short-1) > 0.06 { // verdicts go by figures before rounding
+		other := j.met && strings.Contains(j.wanted, " or ")                                         // the other figure of the row may reach it
+		if !math.IsNaN(j.short) && j.met != (j.short <= 1) && math.Abs(j.short-1) > 0.06 && !other { // verdicts go by figures before rounding
 			t.Errorf("%s: %s beside %s is called %v", j.work, j.figure, j.wanted, j.met)
 		}
 	}
