@@ -217,7 +217,7 @@ func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 		Places:  search.EachWord,
 		Secrets: secretsIn(finder),
 		Redact:  k.Redact,
-		Marks:   func(ctx context.Context, folder string) []string { return project.Marks(ctx, folder, environ) },
+		Marks:   func(ctx context.Context, folder string) ([]string, error) { return project.Marks(ctx, folder, environ) },
 		There:   project.Exists,
 		Warn:    k.SecretsMet,
 	}

@@ -70,7 +70,9 @@ func (s *Store) recordProject(ctx context.Context, path string) {
 	if err != nil || old.Version > 0 {
 		return // it is recorded already
 	}
-	p.Marks = s.o.Marks(ctx, path)
+	if p.Marks, err = s.o.Marks(ctx, path); err != nil {
+		return // the next session there finds out
+	}
 	for _, mark := range p.Marks {
 		if s.RecordProjectPath(ctx, mark, path) != nil {
 			return
@@ -92,7 +94,8 @@ func (s *Store) marksOfProject(ctx context.Context, path string) ([]string, erro
 	if err != nil || r.Version > 0 {
 		return p.Marks, err
 	}
-	return s.o.Marks(ctx, path), nil
+	marks, _ := s.o.Marks(ctx, path) // without time for all of them, those found have to do
+	return marks, ctx.Err()
 }
 
 // SameProject reports whether two paths are those of one project, which is known by

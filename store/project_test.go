@@ -16,7 +16,7 @@ func TestSessionsFollowAProjectThatWasMoved(t *testing.T) {
 	there := []string{"/old/app", "/copy/app", "/other"}
 	marks := map[string][]string{"/old/app": {"root:1"}, "/copy/app": {"root:1", "remote:h/app"}, "/new/app": {"root:1"}, "/other": {"root:2"}}
 	s := store.New(memory.New(), &store.Options{
-		Marks: func(_ context.Context, path string) []string { return marks[path] },
+		Marks: func(_ context.Context, path string) ([]string, error) { return marks[path], nil },
 		There: func(path string) bool { return slices.Contains(there, path) },
 	})
 	for _, project := range []string{"/old/app", "/copy/app", "/other"} {
@@ -52,5 +52,34 @@ func TestSessionsFollowAProjectThatWasMoved(t *testing.T) {
 	answer, err := s.Search(t.Context(), store.Question{Project: "/new/app", Match: func(e tidemark.Entry) bool { return e.Role == tidemark.User }})
 	if err != nil || len(answer.Found) != 2 {
 		t.Errorf("search found %d, %v; want 2", len(answer.Found), err)
+	}
+}
+
+func TestMarksThatThereWasNoTimeForAreFoundLater(t *testing.T) {
+	slow := true
+	s := store.New(memory.New(), &store.Options{
+		Marks: func(context.Context, string) ([]string, error) {
+			if slow {
+				return nil, context.DeadlineExceeded
+			}
+			return []string{"root:1"}, nil
+		},
+		There: func(string) bool { return true },
+	})
+	begin := func() {
+		t.Helper()
+		add(t, s.Create(tidemark.Session{Project: "/app"}, who("test")), user("hello"))
+	}
+	begin()
+	if same, err := s.SameProject(t.Context(), "/app", "/copy"); same || err != nil {
+		t.Errorf("while nothing is known: %v, %v", same, err)
+	}
+	slow = false
+	if same, err := s.SameProject(t.Context(), "/app", "/copy"); !same || err != nil {
+		t.Errorf("a search without time was kept: %v, %v", same, err)
+	}
+	begin()
+	if paths, err := s.ProjectPaths(t.Context(), "root:1"); err != nil || !slices.Equal(paths, []string{"/app"}) {
+		t.Errorf("recorded with the next session: %v, %v", paths, err)
 	}
 }

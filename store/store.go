@@ -91,8 +91,9 @@ type Options struct {
 	Redact Redaction
 	// Marks returns identifiers of the project at a path that stay the same when
 	// the project is moved, and There reports whether a path exists. With both,
-	// the sessions of a project that was moved are found at its new path.
-	Marks func(ctx context.Context, path string) []string
+	// the sessions of a project that was moved are found at its new path. An error of
+	// Marks says that there was no time to find all of them.
+	Marks func(ctx context.Context, path string) ([]string, error)
 	There func(path string) bool
 	// Price returns the cost of a model's answer of which only the token counts
 	// were recorded. The default knows no prices.

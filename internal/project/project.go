@@ -140,17 +140,17 @@ func readShort(name string) string {
 	return string(b)
 }
 
-// gitTimeout bounds how long git may search for the beginning of a history. A
-// project whose history is too long for that most likely has a remote.
-const gitTimeout = 300 * time.Millisecond
+// gitTimeout bounds how long git may search for the beginning of a history: longer
+// than a busy machine needs to start it, and than the longest histories take.
+const gitTimeout = 3 * time.Second
 
 // Marks are what identifies a project wherever it is: its remote, and the first
 // commit of its history. A folder that is not a work tree, or a machine without
-// git, has none. environ is passed to git, without variables that would point it
-// elsewhere.
-func Marks(ctx context.Context, folder string, environ []string) []string {
+// git, has none. An error says that there was no time to find out. environ is passed
+// to git, without variables that would point it elsewhere.
+func Marks(ctx context.Context, folder string, environ []string) ([]string, error) {
 	if !hasGit(folder) {
-		return nil
+		return nil, nil
 	}
 	ctx, stop := context.WithTimeout(ctx, gitTimeout)
 	defer stop()
@@ -171,7 +171,7 @@ func Marks(ctx context.Context, folder string, environ []string) []string {
 	if root := git("rev-list", "--max-parents=0", "--first-parent", "HEAD"); root != "" {
 		marks = append(marks, "root:"+root)
 	}
-	return marks
+	return marks, ctx.Err()
 }
 
 // gitCommand is git in a folder, so that nothing in the repository can start a

@@ -167,7 +167,9 @@ func TestAPersonIsToldWhenTheToolWorksInAnotherProject(t *testing.T) {
 	m := newMachine(t, "codex")
 	m.environ[1] += ":" + os.Getenv("PATH")
 	m.s = store.New(memory.New(), &store.Options{
-		Marks: func(ctx context.Context, folder string) []string { return project.Marks(ctx, folder, m.environ) },
+		Marks: func(ctx context.Context, folder string) ([]string, error) {
+			return project.Marks(ctx, folder, m.environ)
+		},
 		There: func(folder string) bool { _, err := os.Stat(folder); return err == nil },
 	})
 	git := func(args ...string) {
