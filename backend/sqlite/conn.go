@@ -79,6 +79,7 @@ func openConn(path, how string, pragmas ...string) (*conn, error) {
 		return nil, err
 	}
 	lib.Xsqlite3_extended_result_codes(c.tls, c.db, 1)
+	c.planOnce()
 	for _, p := range pragmas {
 		if err := c.run("PRAGMA " + p); err != nil {
 			c.close()
@@ -86,6 +87,16 @@ func openConn(path, how string, pragmas ...string) (*conn, error) {
 		}
 	}
 	return c, nil
+}
+
+// planOnce has a statement keep its plan whatever values it is given. Otherwise SQLite
+// plans many of ours anew each time, in case it had statistics about the values; it
+// has none.
+func (c *conn) planOnce() {
+	const slot = 8 // of an argument of a function with many
+	args := c.tls.Alloc(2 * slot)
+	defer c.tls.Free(2 * slot)
+	lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_ENABLE_QPSG, libc.VaList(args, int32(1), uintptr(0)))
 }
 
 // uri names a file so that no character of its path is special.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	lib "modernc.org/sqlite/lib"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -192,6 +194,39 @@ func TestAGroupByIDIsFoundByItsIndex(t *testing.T) {
 		}
 		if len(asked) == 0 {
 			t.Error("no statement was looked at")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStatementsArePlannedOnceWhateverTheyAreGiven(t *testing.T) {
+	b := made(t)
+	for i := range 20 {
+		after := record(key("k", fmt.Sprintf("a%d", i)), 1, "{}")
+		for _, q := range []tidemark.Query{
+			{Kind: "k", Prefix: fmt.Sprintf("a%d", i), Order: tidemark.ByID},
+			{Kind: "k", Group: fmt.Sprint(i), After: &after},
+			{Kind: "k", State: fmt.Sprint(i), Order: tidemark.ByDue, DueBy: at.Add(time.Duration(i))},
+		} {
+			for _, err := range b.List(t.Context(), q) {
+				t.Fatal("nothing is there", err)
+			}
+		}
+		for _, err := range b.Lines(t.Context(), key("k", fmt.Sprint(i)), tidemark.Span{From: int64(i), To: int64(2 * i)}) {
+			t.Fatal("nothing is there", err)
+		}
+	}
+	err := b.snapshot(t.Context(), func(c *conn) error {
+		if len(c.stmts) == 0 {
+			t.Error("the connection that was used is another one")
+		}
+		for text, s := range c.stmts {
+			if n := lib.Xsqlite3_stmt_status(c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0); n > 1 { // one for the schema, which had to be read
+				t.Errorf("planned %d times more: %s", n, text)
+			}
 		}
 		return nil
 	})
