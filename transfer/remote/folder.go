@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
@@ -24,6 +25,9 @@ type folder struct {
 	dir  string
 	fsys durable.FS
 	lock string
+
+	mu   sync.Mutex      // of this process, which waits better than for the file
+	made map[string]bool // directories that are there for good
 }
 
 // scratch is the directory of files that are being written.
@@ -40,7 +44,7 @@ func openFolder(dir string) (*folder, error) {
 	if err != nil {
 		return nil, tidemark.Storagef("file:%s: %w", dir, err)
 	}
-	return &folder{dir: dir, fsys: durable.Retrying(d), lock: filepath.Join(dir, "lock")}, nil
+	return &folder{dir: dir, fsys: durable.Retrying(d), lock: filepath.Join(dir, "lock"), made: make(map[string]bool)}, nil
 }
 
 func (f *folder) Close() error { return f.fsys.Close() }
@@ -83,11 +87,59 @@ func (f *folder) Get(ctx context.Context, name string) ([]byte, error) {
 
 // PutNew is exclusive among the processes of machines that share locks. Two machines
 // that meet only through a program that copies files may both make a blob; that
-// program then keeps one of them.
+// program then keeps one of them. The disk is not waited for under the lock.
 func (f *folder) PutNew(ctx context.Context, name string, data []byte) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
+	if there, err := f.same(ctx, name, data); there || err != nil {
+		return err
+	}
+	tmp, err := f.written(ctx, name, data)
+	if err != nil {
+		return err
+	}
+	there := false
+	err = f.locked(ctx, func() (err error) {
+		if there, err = f.same(ctx, name, data); !there && err == nil {
+			err = f.fsys.Rename(tmp, name)
+		}
+		return err
+	})
+	if there || err != nil {
+		f.fsys.Remove(tmp)
+	}
+	if err == nil && !there {
+		err = durable.SyncDir(f.fsys, path.Dir(name))
+	}
+	if err != nil {
+		return f.fail(name, err)
+	}
+	return nil
+}
+
+// same reports whether a blob of this content is there for good: ErrExists when
+// another one is.
+func (f *folder) same(ctx context.Context, name string, data []byte) (bool, error) {
+	old, err := f.Get(ctx, name)
+	switch {
+	case errors.Is(err, tidemark.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !bytes.Equal(old, data):
+		return false, tidemark.Existsf("file:%s: %s is there already", f.dir, name)
+	}
+	if err := durable.SyncDir(f.fsys, path.Dir(name)); err != nil { // whoever made it may not be that far
+		return false, f.fail(name, err)
+	}
+	return true, nil
+}
+
+// locked calls do while nobody else makes blobs that have to be new.
+func (f *folder) locked(ctx context.Context, do func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	lock, err := durable.OpenLock(f.lock)
 	if err != nil {
 		return f.fail("lock", err)
@@ -97,30 +149,68 @@ func (f *folder) PutNew(ctx context.Context, name string, data []byte) error {
 		return err
 	}
 	defer lock.Release()
-	old, err := f.Get(ctx, name)
-	switch {
-	case err == nil && bytes.Equal(old, data):
+	return do()
+}
+
+// written returns the name of a new file with these data, which only has to be renamed.
+func (f *folder) written(ctx context.Context, name string, data []byte) (tmp string, err error) {
+	if err := errors.Join(CheckName(name), ctx.Err()); err != nil {
+		return "", err
+	}
+	var random [8]byte
+	rand.Read(random[:])
+	tmp = path.Join(scratch, hex.EncodeToString(random[:]))
+	if err = f.mkdir(scratch); err == nil {
+		err = f.mkdir(path.Dir(name))
+	}
+	if err == nil {
+		err = durable.Create(f.fsys, tmp, data)
+	}
+	if err != nil {
+		return "", f.fail(name, err)
+	}
+	return tmp, nil
+}
+
+// mkdir makes a directory and its parents. They are there for good when it returns,
+// also when somebody else has just made them.
+func (f *folder) mkdir(dir string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.make(dir)
+}
+
+func (f *folder) make(dir string) error {
+	if dir == "." {
 		return nil
-	case err == nil:
-		return tidemark.Existsf("file:%s: %s is there already", f.dir, name)
-	case !errors.Is(err, tidemark.ErrNotFound):
+	}
+	if f.made[dir] {
+		if _, err := f.fsys.Stat(dir); err == nil {
+			return nil
+		}
+	}
+	if err := f.make(path.Dir(dir)); err != nil {
 		return err
 	}
-	return f.Replace(ctx, name, data)
+	if err := f.fsys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := durable.SyncDir(f.fsys, path.Dir(dir)); err != nil {
+		return err
+	}
+	f.made[dir] = true
+	return nil
 }
 
 func (f *folder) Replace(ctx context.Context, name string, data []byte) error {
-	if err := errors.Join(CheckName(name), ctx.Err()); err != nil {
+	tmp, err := f.written(ctx, name, data)
+	if err != nil {
 		return err
 	}
-	err := durable.MkdirAll(f.fsys, scratch)
-	if err == nil {
-		err = durable.MkdirAll(f.fsys, path.Dir(name))
-	}
-	if err == nil {
-		var random [8]byte
-		rand.Read(random[:])
-		err = durable.Replace(f.fsys, path.Join(scratch, hex.EncodeToString(random[:])), name, data)
+	if err = f.fsys.Rename(tmp, name); err != nil {
+		f.fsys.Remove(tmp)
+	} else {
+		err = durable.SyncDir(f.fsys, path.Dir(name))
 	}
 	if err != nil {
 		return f.fail(name, err)

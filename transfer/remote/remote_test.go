@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,6 +116,25 @@ func keepsItsPromises(t *testing.T, p remote.Blobs) {
 		}
 		return true
 	})
+	// Each caller gets its own answer, however many ask.
+	for n := range 24 {
+		all.Go(func() {
+			name, data := fmt.Sprintf("m/1/b/bb/%d", n), bytes.Repeat([]byte{byte(n)}, 1+n<<12)
+			if err := p.PutNew(ctx, name, data); err != nil {
+				t.Error(err)
+			}
+			if got, err := p.Get(ctx, name); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%s: %d bytes, %v; want %d", name, len(got), err, len(data))
+			}
+			if _, err := p.Get(ctx, name+"0-none"); !errors.Is(err, tidemark.ErrNotFound) {
+				t.Errorf("a missing one beside it: %v", err)
+			}
+			if got := list(t, p, "ring/"); len(got) != 1 {
+				t.Errorf("rings: %q", got)
+			}
+		})
+	}
+	all.Wait()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := p.Get(gone, "ring/0000000001"); !errors.Is(err, context.Canceled) {

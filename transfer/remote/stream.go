@@ -11,6 +11,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
@@ -22,7 +23,9 @@ import (
 //	question  operation (1 byte) | length of the name (2) | name | length of the data (4) | data
 //	answer    what it is (1 byte) | length (4) | data
 //
-// Numbers are big endian. A question is answered before the next one is read.
+// Numbers are big endian. Answers come in the order of the questions. Questions may be
+// asked before earlier ones are answered, and whoever serves may deal with several at
+// the same time.
 const (
 	greeting      = "tidemark blobs "
 	streamVersion = "1"
@@ -66,7 +69,26 @@ func Serve(ctx context.Context, dir string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer place.Close()
-	for {
+	v := &served{place: place, w: w, answers: make(chan chan func() error, flightUnits), under: NewFlight()}
+	done := make(chan error, 1)
+	go func() { done <- v.answer() }()
+	err = v.questions(ctx, r)
+	close(v.answers)
+	return errors.Join(err, <-done)
+}
+
+// served is a place that is served to one client.
+type served struct {
+	place   Blobs
+	w       *bufio.Writer
+	answers chan chan func() error // in the order of the questions
+	under   *Flight
+	gone    atomic.Bool // the client takes no answers any more
+}
+
+// questions reads questions until the client is gone, and has them dealt with.
+func (v *served) questions(ctx context.Context, r *bufio.Reader) error {
+	for !v.gone.Load() {
 		op, name, data, err := readQuestion(r)
 		if err == io.EOF {
 			return nil
@@ -74,16 +96,38 @@ func Serve(ctx context.Context, dir string, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return tidemark.Invalidf("what the client says is no question: %w", err)
 		}
-		if op == opList {
-			err = serveList(ctx, w, place, name)
-		} else {
-			data, err = serveCall(ctx, place, op, name, data)
-			err = answer(w, data, err)
-		}
-		if err := errors.Join(err, w.Flush()); err != nil {
+		if err := v.under.Enter(ctx, int64(len(data))); err != nil {
 			return err
 		}
+		answered := make(chan func() error, 1)
+		v.answers <- answered
+		if op == opList {
+			v.under.Leave(int64(len(data)))
+			answered <- func() error { return serveList(ctx, v.w, v.place, name) }
+			continue
+		}
+		go func() {
+			back, err := serveCall(ctx, v.place, op, name, data)
+			v.under.Leave(int64(len(data)))
+			answered <- func() error { return answer(v.w, back, err) }
+		}()
 	}
+	return nil
+}
+
+// answer writes the answers, and goes on to wait for them when they cannot be written.
+func (v *served) answer() (err error) {
+	for answered := range v.answers {
+		say := <-answered
+		if err != nil {
+			continue
+		}
+		if err = say(); err == nil && len(v.answers) == 0 {
+			err = v.w.Flush()
+		}
+		v.gone.Store(err != nil)
+	}
+	return err
 }
 
 func serveCall(ctx context.Context, place Blobs, op byte, name string, data []byte) ([]byte, error) {
@@ -176,8 +220,9 @@ type stream struct {
 	end   func() error          // ends the conversation, and says why it broke, if that is known
 	told  func(err error) error // what an error of the conversation means to people
 
-	mu     sync.Mutex // one question at a time
-	broken error
+	mu     sync.Mutex    // one question at a time
+	turn   chan struct{} // closed when the answer to the last question was read; nil: none was asked
+	broken atomic.Pointer[error]
 }
 
 // greet reads the greeting, and whether the place is there.
@@ -208,21 +253,37 @@ func (s *stream) ask(ctx context.Context, op byte, name string, data []byte, nam
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil {
-		return nil, s.broken
-	}
 	stop := context.AfterFunc(ctx, func() { s.end() })
 	defer stop()
+	before, mine, err := s.say(op, name, data)
+	defer close(mine)
+	if before != nil {
+		<-before
+	}
+	if broken := s.broken.Load(); broken != nil {
+		return nil, *broken
+	}
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return s.answer(ctx, MaxBytes, names)
+}
+
+// say sends a question. Its answer comes when before is closed; mine has to be closed
+// when it was read.
+func (s *stream) say(op byte, name string, data []byte) (before, mine chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, mine = s.turn, make(chan struct{})
+	s.turn = mine
+	if s.broken.Load() != nil {
+		return before, mine, nil
+	}
 	head := binary.BigEndian.AppendUint16([]byte{op}, uint16(len(name)))
 	head = append(head, name...)
 	s.out.Write(binary.BigEndian.AppendUint32(head, uint32(len(data))))
 	s.out.Write(data)
-	if err := s.out.Flush(); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return s.answer(ctx, MaxBytes, names)
+	return before, mine, s.out.Flush()
 }
 
 func (s *stream) answer(ctx context.Context, most uint32, names func([]byte) error) ([]byte, error) {
@@ -275,7 +336,8 @@ func (s *stream) fail(ctx context.Context, err error) error {
 	} else {
 		err = s.told(errors.Join(why, err))
 	}
-	s.broken = tidemark.Storagef("%s: the connection ended: %w", s.where, err)
+	broken := tidemark.Storagef("%s: the connection ended: %w", s.where, err)
+	s.broken.Store(&broken)
 	return err
 }
 

@@ -63,7 +63,8 @@ func (d *drafter) workers(ctx context.Context) error {
 func (d *drafter) log(ctx context.Context, length int64) error {
 	log := d.kept.log(d.worker)
 	to := log.to()
-	if length <= to || !d.hasOwn(to+1, length) {
+	own := d.y.own(d.o, to+1, length)
+	if own == 0 {
 		return nil
 	}
 	if log == nil {
@@ -97,7 +98,7 @@ func (d *drafter) log(ctx context.Context, length int64) error {
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	d.y.report.Pushed.Entries += max(0, w.next-1-to)
+	d.y.report.Pushed.Entries += own
 	d.changed = true
 	return nil
 }
@@ -131,20 +132,18 @@ func (d *drafter) past(ctx context.Context, i store.Info) error {
 	return w.flush(ctx)
 }
 
-// hasOwn reports whether one of the lines is not kept there by another machine.
-func (d *drafter) hasOwn(from, to int64) bool {
+// own returns how many of the lines are not kept there by another machine.
+func (y *syncer) own(o *origins, from, to int64) (n int64) {
 	for local := from; local <= to; {
-		if _, is := d.o.Markers[local]; is {
+		if _, is := o.Markers[local]; is {
 			local++
-			continue
+		} else if s, ok := o.via(y.c.Store, local, y.has); ok {
+			local += s.Count
+		} else {
+			n, local = n+1, local+1
 		}
-		s, ok := d.o.via(d.y.c.Store, local, d.y.has)
-		if !ok {
-			return true
-		}
-		local += s.Count
 	}
-	return false
+	return n
 }
 
 // has reports whether a machine keeps something at the remote.

@@ -44,7 +44,15 @@ func (y *syncer) pull(ctx context.Context, heads map[string]*head) error {
 			return err
 		}
 	}
-	for n, id := range slices.SortedFunc(maps.Keys(p.work), compareIDs) {
+	ids, told := slices.SortedFunc(maps.Keys(p.work), compareIDs), 0
+	if !y.o.DryRun {
+		y.in = y.ahead(ctx)
+		defer func() { y.in.end(); y.in = nil }()
+	}
+	for n, id := range ids {
+		for ; y.in != nil && told < len(ids) && told <= n+aheadSessions; told++ {
+			y.in.told <- wantedBlobs{ids[told], p.wants(ids[told])}
+		}
 		if err := p.session(ctx, id); err != nil {
 			return err
 		}
@@ -143,6 +151,7 @@ func (p *puller) session(ctx context.Context, id tidemark.SessionID) error {
 	m := &merge{y: y, id: id, st: st, before: p.session}
 	err = m.run(ctx, sources)
 	err = errors.Join(err, m.close(ctx))
+	y.in.passed(id)
 	all.changed = true
 	switch {
 	case ctx.Err() != nil:

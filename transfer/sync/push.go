@@ -1,7 +1,9 @@
 package sync
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -217,6 +219,9 @@ func (p *publisher) publish(ctx context.Context) error {
 	if p.waiting == 0 || y.o.DryRun {
 		return nil
 	}
+	if err := y.out.arrived(); err != nil {
+		return err
+	}
 	p.own.Generation++
 	p.own.Name, p.own.At = y.me.Name, y.k.Clock()
 	text, err := encode(p.own)
@@ -272,7 +277,8 @@ func (y *syncer) keep(ctx context.Context, id tidemark.SessionID, was *kept) (no
 		was = nil
 	}
 	if y.o.DryRun {
-		return y.wouldKeep(i, was), nil, nil
+		now, err = y.wouldKeep(ctx, i, was, st)
+		return now, nil, err
 	}
 	o, err := y.prepare(ctx, i)
 	if err != nil {
@@ -302,14 +308,26 @@ func (y *syncer) keep(ctx context.Context, id tidemark.SessionID, was *kept) (no
 	return next, d.dropped, nil
 }
 
-// wouldKeep counts what would be pushed.
-func (y *syncer) wouldKeep(i store.Info, was *kept) *kept {
+// wouldKeep counts what would be pushed, and returns was when that is nothing.
+func (y *syncer) wouldKeep(ctx context.Context, i store.Info, was *kept, st *state) (*kept, error) {
+	o, err := loadOrigins(ctx, y.k, i.ID, "")
+	if err != nil {
+		return was, err
+	}
 	var log *keptLog
 	if was != nil {
 		log = was.log("")
 	}
-	y.report.Pushed.Entries += max(0, i.Entries-offsetOf(i.Base)-log.to())
-	return &kept{ID: i.ID}
+	own := y.own(o, log.to()+1, i.Entries-offsetOf(i.Base))
+	y.report.Pushed.Entries += own
+	now, err := y.said(ctx, i, o)
+	if err != nil {
+		return was, err
+	}
+	if own == 0 && st.Workers == 0 && st.Known == sumOf(o.Registers) && maps.EqualFunc(now, o.Seen, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+		return was, nil
+	}
+	return &kept{ID: i.ID}, nil
 }
 
 func (k *kept) blobs() (all []string) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,16 +71,20 @@ var errCut = tidemark.Storagef("it went away")
 // cutAfter lets so many calls succeed, below 0 all; as if the process ended there, or
 // the place went away. The last one that is made may not be heard of.
 func cutAfter(calls int, heard bool) func(func() error) error {
+	if calls < 0 {
+		return func(do func() error) error { return do() }
+	}
+	var left atomic.Int64
+	left.Store(int64(calls))
 	return func(do func() error) error {
-		if calls == 0 {
+		n := left.Add(-1)
+		if n < 0 {
 			return errCut
 		}
-		calls--
-		err := do()
-		if calls == 0 && err == nil && !heard {
-			return errCut
+		if err := do(); err != nil || n > 0 || heard {
+			return err
 		}
-		return err
+		return errCut
 	}
 }
 

@@ -124,6 +124,8 @@ type syncer struct {
 	states   map[int]*shardState // that were loaded
 	anew     bool                // nothing of this machine is at the remote, whatever it remembers
 	past     *past               // what pastOf returned last
+	out      *outgoing
+	in       *incoming // nil: nothing is fetched ahead
 }
 
 // Run pushes to a remote, pulls from it, or both; "" means the only remote. Each
@@ -133,7 +135,7 @@ type syncer struct {
 // run is under way. What is wrong with single sessions or machines is in the Report.
 func Run(ctx context.Context, s *store.Store, name string, o Options) (report Report, err error) {
 	y := &syncer{s: s, k: s.Records(), o: o, remotes: Of(s.Records(), o.Host, o.Places), report: &report,
-		machines: make(map[string]bool), states: make(map[int]*shardState)}
+		machines: make(map[string]bool), states: make(map[int]*shardState), out: &outgoing{under: remote.NewFlight()}}
 	if y.o.open == nil {
 		y.o.open = func(ctx context.Context, url string) (remote.Blobs, error) { return remote.Open(ctx, url, o.Places) }
 	}
@@ -160,6 +162,7 @@ func Run(ctx context.Context, s *store.Store, name string, o Options) (report Re
 		return report, err
 	}
 	defer y.blobs.Close()
+	defer y.out.arrived() // whatever the run says of it: nothing is under way when the place is closed
 	return report, y.run(ctx)
 }
 
@@ -266,7 +269,8 @@ func (y *syncer) problem(p Problem) { y.report.Problems = append(y.report.Proble
 // has written it, such as the one of which this is a backup, this one takes another
 // id, and what is there is another machine's.
 func (y *syncer) ownHead(ctx context.Context) (*head, error) {
-	if y.c.Machine != "" && y.c.Machine != y.me.ID { // by another remote
+	first := (y.c.Machine == "" || y.c.Machine == y.me.ID) && y.c.Own.Generation == 0 && y.c.Pending == nil // it never pushed anything
+	if y.c.Machine != "" && y.c.Machine != y.me.ID {                                                        // by another remote
 		y.c.Own, y.c.Pending = point{}, nil
 	}
 	y.c.Machine = y.me.ID
@@ -275,7 +279,9 @@ func (y *syncer) ownHead(ctx context.Context) (*head, error) {
 		if y.c.Own.Generation > 0 {
 			y.problem(Problem{Machine: y.me.Name, What: "what this machine had pushed is not there any more; it is pushed again"})
 		}
-		return y.again(), nil
+		h := y.again()
+		y.anew = !first
+		return h, nil
 	}
 	if err != nil {
 		return nil, err
@@ -431,8 +437,14 @@ func (y *syncer) nameOfMachine(id string) string {
 }
 
 // get returns a blob of a machine that has this hash: ErrCorrupt when it is another.
-func (y *syncer) get(ctx context.Context, machine, hash string) ([]byte, error) {
-	data, err := y.blobs.Get(ctx, blobName(machine, hash))
+func (y *syncer) get(ctx context.Context, machine, hash string) (data []byte, err error) {
+	name, ok := blobName(machine, hash), false
+	if y.in != nil {
+		data, ok, err = y.in.take(name)
+	}
+	if !ok {
+		data, err = y.blobs.Get(ctx, name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -442,18 +454,21 @@ func (y *syncer) get(ctx context.Context, machine, hash string) ([]byte, error) 
 	return data, nil
 }
 
-// put keeps a blob of this machine under its hash.
+// put keeps a blob of this machine under its hash. It is there when y.out says so.
 func (y *syncer) put(ctx context.Context, data []byte) (hash string, err error) {
 	hash = hashOf(data)
 	if y.o.DryRun {
 		return hash, nil
 	}
-	err = y.blobs.PutNew(ctx, blobName(y.me.ID, hash), data)
-	if errors.Is(err, tidemark.ErrExists) { // half of it
-		err = y.blobs.Replace(ctx, blobName(y.me.ID, hash), data)
-	}
 	y.report.Pushed.Bytes += int64(len(data))
-	return hash, err
+	name := blobName(y.me.ID, hash)
+	return hash, y.out.send(ctx, int64(len(data)), func() error {
+		err := y.blobs.PutNew(ctx, name, data)
+		if errors.Is(err, tidemark.ErrExists) { // half of it
+			err = y.blobs.Replace(ctx, name, data)
+		}
+		return err
+	})
 }
 
 func (y *syncer) getShard(ctx context.Context, machine string, n int, hash string) (*shard, error) {

@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -287,22 +287,30 @@ func unpack(data []byte, count int64) ([]item, error) {
 	return items, nil
 }
 
-func compress(plain []byte) []byte {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
-	if err != nil {
-		panic(err) // the options are always the same
-	}
-	return w.EncodeAll(plain, nil)
-}
+// zip and unzip compress and decompress, each for all: making one takes longer than
+// most blobs do.
+var (
+	zip = sync.OnceValue(func() *zstd.Encoder {
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(segmentBytes))
+		if err != nil {
+			panic(err) // the options are always the same
+		}
+		return w
+	})
+	unzip = sync.OnceValue(func() *zstd.Decoder {
+		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxPlain), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			panic(err)
+		}
+		return r
+	})
+)
+
+func compress(plain []byte) []byte { return zip().EncodeAll(plain, nil) }
 
 func decompress(data []byte) ([]byte, error) {
-	r, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPlain), zstd.WithDecoderLowmem(true))
+	plain, err := unzip().DecodeAll(data, nil)
 	if err != nil {
-		return nil, corruptf("not compressed: %v", err)
-	}
-	defer r.Close()
-	plain, err := io.ReadAll(io.LimitReader(r, maxPlain+1))
-	if err != nil || len(plain) > maxPlain {
 		return nil, corruptf("cannot be decompressed, or is too long")
 	}
 	return plain, nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -50,7 +51,7 @@ func serveLink(args []string) int {
 	l := &link{rate: rate}
 	err := remote.Serve(context.Background(), words[len(words)-2], &linkEnd{l: l, r: os.Stdin}, &linkEnd{l: l, w: os.Stdout})
 	if err == nil {
-		err = os.WriteFile(args[0], fmt.Appendf(nil, "%d %d", l.calls, l.bytes), 0o600)
+		err = os.WriteFile(args[0], fmt.Appendf(nil, "%d %d", l.calls.Load(), l.bytes.Load()), 0o600)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,32 +60,32 @@ func serveLink(args []string) int {
 	return 0
 }
 
-// link is what passes, and how fast it may.
+// link is what passes, and how fast it may in each direction.
 type link struct {
 	rate         float64 // bytes a second; 0: as fast as it goes
-	bytes, calls int64
-	free         time.Time // when what passed has passed
+	bytes, calls atomic.Int64
 }
 
-// linkEnd is one direction of it. Only one is used at a time.
+// linkEnd is one direction of it.
 type linkEnd struct {
 	l    *link
 	r    io.Reader
 	w    io.Writer
-	head []byte // of the call that is being read
-	body int64  // what is left of it
+	free time.Time // when what passed has passed
+	head []byte    // of the call that is being read
+	body int64     // what is left of it
 }
 
 func (e *linkEnd) pass(n int) {
-	e.l.bytes += int64(n)
+	e.l.bytes.Add(int64(n))
 	if e.l.rate == 0 {
 		return
 	}
-	if now := time.Now(); e.l.free.Before(now) {
-		e.l.free = now
+	if now := time.Now(); e.free.Before(now) {
+		e.free = now
 	}
-	e.l.free = e.l.free.Add(time.Duration(float64(n) / e.l.rate * 1e9))
-	time.Sleep(time.Until(e.l.free))
+	e.free = e.free.Add(time.Duration(float64(n) / e.l.rate * 1e9))
+	time.Sleep(time.Until(e.free))
 }
 
 func (e *linkEnd) Read(p []byte) (int, error) {
@@ -113,7 +114,7 @@ func (e *linkEnd) count(p []byte) {
 			continue
 		}
 		if name := int(binary.BigEndian.Uint16(e.head[1:])); len(e.head) == 3+name+4 {
-			e.l.calls++
+			e.l.calls.Add(1)
 			e.body, e.head = int64(binary.BigEndian.Uint32(e.head[3+name:])), nil
 		}
 	}
