@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,11 @@ type Migration struct {
 // aloneSchema is the last version that servers of the one before cannot go on
 // with: they have to be stopped for it.
 const aloneSchema = 7
+
+// oldestSchema is the oldest version whose programs can go on with the tables of this
+// one, so that servers are replaced one by one. A program that cannot be told so, of
+// version 7 and before, refuses to start on newer tables, and goes on if it runs.
+const oldestSchema = 8
 
 // maxPartitions is more than a machine has use for, and few enough for the
 // planner to handle.
@@ -131,10 +137,38 @@ func (m Migration) run(ctx context.Context, c *pgx.Conn, config *pgx.ConnConfig,
 	if err := m.up(ctx, c, config, place); err != nil {
 		return err
 	}
-	if err := setPolicies(ctx, c); err != nil {
+	if err := beside(ctx, c, setPolicies); err != nil {
 		return err
 	}
-	return grant(ctx, c, m.Role)
+	return beside(ctx, c, func(ctx context.Context, tx pgx.Tx) error { return grant(ctx, tx, m.Role) })
+}
+
+// Servers that run take their tables in one order or another, and never stop. So who
+// changes the tables gives way before the database would have to choose between them,
+// and tries again.
+const (
+	tableWait   = 800 * time.Millisecond // less than the database waits before it looks for a deadlock
+	tablesTries = 100
+)
+
+// beside calls do in a transaction, again and again while servers are in its way.
+func beside(ctx context.Context, c *pgx.Conn, do func(context.Context, pgx.Tx) error) error {
+	for tries := 1; ; tries++ {
+		err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, fmt.Sprintf(`set local lock_timeout = %d`, tableWait.Milliseconds())); err != nil {
+				return err
+			}
+			return do(ctx, tx)
+		})
+		if !inTheWay(err) || tries == tablesTries {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(2 * tableWait)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // up applies the missing migrations.
@@ -274,46 +308,49 @@ func plainRole(ctx context.Context, c *pgx.Conn, role string) error {
 	return rows.Err()
 }
 
-// setPolicies recreates the policies where they differ from what they should be,
-// in one transaction, and records how PostgreSQL writes them.
-func setPolicies(ctx context.Context, c *pgx.Conn) error {
-	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		faults, err := compareMade(ctx, tx)
-		if err != nil || len(faults) == 0 {
+// setPolicies recreates the policies where they differ from what they should be, and
+// records how PostgreSQL writes them.
+func setPolicies(ctx context.Context, tx pgx.Tx) error {
+	faults, err := compareMade(ctx, tx, false)
+	if err != nil || len(faults) == 0 {
+		return err
+	}
+	// Whoever writes begins with a record or with a log: those who wait there have
+	// nothing that is needed here.
+	if _, err := tx.Exec(ctx, `lock table tidemark.record, tidemark.log, tidemark.line, tidemark.share, tidemark.act`); err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, `select format('drop policy %I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark'`)
+	if err != nil {
+		return err
+	}
+	drops, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	all := append(drops, statements(policies)...)
+	if slices.ContainsFunc(faults, func(f string) bool { return strings.Contains(f, "trigger look_again on record") }) {
+		all = append(all, forgetFences...)
+	}
+	for _, statement := range all {
+		if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `select format('drop policy %I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark'`)
-		if err != nil {
+	}
+	made, err := madeNow(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `delete from tidemark.made`); err != nil {
+		return err
+	}
+	made[sourceOf], made[oldestOf] = policiesSum(), strconv.Itoa(oldestSchema)
+	for what, how := range made {
+		if _, err := tx.Exec(ctx, `insert into tidemark.made (what, how) values ($1, $2)`, what, how); err != nil {
 			return err
 		}
-		drops, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return err
-		}
-		all := append(drops, statements(policies)...)
-		if slices.ContainsFunc(faults, func(f string) bool { return strings.Contains(f, "trigger look_again on record") }) {
-			all = append(all, forgetFences...)
-		}
-		for _, statement := range all {
-			if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
-				return err
-			}
-		}
-		made, err := madeNow(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `delete from tidemark.made`); err != nil {
-			return err
-		}
-		made[sourceOf] = policiesSum()
-		for what, how := range made {
-			if _, err := tx.Exec(ctx, `insert into tidemark.made (what, how) values ($1, $2)`, what, how); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // forgetFences empties what logs keep of leases that may have changed while the
@@ -347,24 +384,22 @@ var grants = map[string][]string{
 }
 
 // grant revokes everything from everybody and grants the role what it needs.
-func grant(ctx context.Context, c *pgx.Conn, role string) error {
+func grant(ctx context.Context, tx pgx.Tx, role string) error {
 	to := pgx.Identifier{role}.Sanitize()
-	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		all := []string{
-			`revoke all on schema tidemark from public, ` + to,
-			`revoke all on all tables in schema tidemark from public, ` + to,
-			`revoke all on all sequences in schema tidemark from public, ` + to,
-			`grant usage on schema tidemark to ` + to,
+	all := []string{
+		`revoke all on schema tidemark from public, ` + to,
+		`revoke all on all tables in schema tidemark from public, ` + to,
+		`revoke all on all sequences in schema tidemark from public, ` + to,
+		`grant usage on schema tidemark to ` + to,
+	}
+	for table, what := range grants {
+		all = append(all, fmt.Sprintf(`grant %s on tidemark.%s to %s`, strings.Join(what, ", "), table, to))
+	}
+	slices.Sort(all[4:])
+	for _, statement := range all {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
 		}
-		for table, what := range grants {
-			all = append(all, fmt.Sprintf(`grant %s on tidemark.%s to %s`, strings.Join(what, ", "), table, to))
-		}
-		slices.Sort(all[4:])
-		for _, statement := range all {
-			if _, err := tx.Exec(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }

@@ -184,7 +184,7 @@ func TestTablesAreNotChangedUnderServersThatCannotGoOnWithThem(t *testing.T) {
 
 func TestDatabaseOfANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 	db := ready(t, Migration{})
-	tell(t, db.Owner, `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true); create policy theirs on tidemark.record for select using (false)`)
+	tell(t, db.Owner, `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true); update tidemark.made set how = '99' where what = 'oldest program'; create policy theirs on tidemark.record for select using (false)`)
 	const made = `select string_agg(oid::text, ' ' order by oid) from pg_policy`
 	before := tellOne[string](t, db.Super, made)
 	var newer *tidemark.NewerError
@@ -197,6 +197,67 @@ func TestDatabaseOfANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 	if after := tellOne[string](t, db.Super, made); after != before {
 		t.Error("a migration that was refused changed policies")
 	}
+}
+
+// The tables of the next program have one more, and policies of another text.
+func TestAProgramGoesOnWithTablesOfANewerOneThatSaysSo(t *testing.T) {
+	db := ready(t, Migration{})
+	tell(t, db.Owner, fmt.Sprintf(`insert into tidemark.goose_db_version (version_id, is_applied) values (%d, true)`, Schema+1),
+		`create table tidemark.more (tenant uuid); alter table tidemark.more enable row level security; alter table tidemark.more force row level security; grant select on tidemark.more to `+db.Role,
+		`insert into tidemark.made (what, how) values ('row security of more', 'enabled and forced'); update tidemark.made set how = 'another' where what = 'policies'`)
+	keep(t, connected(t, db.Server, nil).For(ada), tidemark.Batch{Puts: []tidemark.Record{record(key("agent", "a"), 1, "{}")}})
+	var newer *tidemark.NewerError
+	if err := Migrate(t.Context(), db.Owner, db.Role); !errors.As(err, &newer) {
+		t.Errorf("Migrate = %v, want a NewerError", err)
+	}
+	for _, c := range []struct {
+		do, undo string
+		want     error
+	}{
+		{`grant update on tidemark.line to ` + db.Role, `revoke update on tidemark.line from ` + db.Role, tidemark.ErrDenied},
+		{`alter table tidemark.more no force row level security`, `alter table tidemark.more force row level security`, tidemark.ErrDenied},
+		{fmt.Sprintf(`update tidemark.made set how = '%d' where what = 'oldest program'`, Schema+1), fmt.Sprintf(`update tidemark.made set how = '%d' where what = 'oldest program'`, Schema), tidemark.ErrUnsupported},
+		{`delete from tidemark.made where what = 'oldest program'`, fmt.Sprintf(`insert into tidemark.made (what, how) values ('oldest program', '%d')`, Schema), tidemark.ErrUnsupported},
+	} {
+		tell(t, db.Owner, c.do)
+		if _, err := Connect(t.Context(), db.Server, nil); !errors.Is(err, c.want) {
+			t.Errorf("%s: Connect = %v, want %v", c.do, err, c.want)
+		}
+		tell(t, db.Owner, c.undo)
+	}
+	connected(t, db.Server, nil)
+}
+
+// Those who write take the tables in one order, those who read in another, and all of
+// them go on while the policies are made anew.
+func TestPoliciesAreMadeAnewWhileServersWrite(t *testing.T) {
+	db := ready(t, Migration{})
+	within, stop := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	for w := range 6 {
+		b := connected(t, db.Server, nil).For(ada)
+		writers.Go(func() {
+			k := key("session", fmt.Sprint("s", w))
+			for n := int64(1); within.Err() == nil; n++ {
+				batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: at, Appends: []tidemark.Append{{Log: k, Lines: []tidemark.Line{line(k, n, "user", "{}")}}}}
+				if n%2 == 1 {
+					batch.Puts = []tidemark.Record{record(k, (n+1)/2, "{}")}
+				}
+				if _, err := b.Commit(t.Context(), batch); err != nil {
+					t.Errorf("writer %d, line %d: %v", w, n, err)
+					return
+				}
+			}
+		})
+	}
+	for range 3 {
+		tell(t, db.Owner, `delete from tidemark.made where what = 'policies'`)
+		if err := Migrate(t.Context(), db.Owner, db.Role); err != nil {
+			t.Errorf("Migrate = %v", err)
+		}
+	}
+	stop()
+	writers.Wait()
 }
 
 func TestMigratingAgainChangesNothing(t *testing.T) {
@@ -307,7 +368,7 @@ func TestSelfTestTurnsRed(t *testing.T) {
 		change{"no trigger", `drop trigger look_again on tidemark.record`, "trigger look_again on record is missing", tidemark.ErrDenied},
 		change{"idle trigger", `alter table tidemark.record disable trigger look_again`, "trigger look_again on record is not as it was made", tidemark.ErrDenied},
 		change{"missing", fmt.Sprintf(`delete from tidemark.goose_db_version where version_id = %d`, Schema), fmt.Sprintf("needs version %d", Schema), tidemark.ErrUnsupported},
-		change{"newer", `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true)`, "newer program", tidemark.ErrUnsupported},
+		change{"newer", `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true); update tidemark.made set how = '99' where what = 'oldest program'`, "newer program", tidemark.ErrUnsupported},
 		change{"no tables", `drop schema tidemark cascade`, "migrate it as its owner", tidemark.ErrNoStore},
 		change{"no usage", `revoke usage on schema tidemark from ` + role, "may not use its tables", tidemark.ErrUnsupported},
 	)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +22,12 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// sourceOf is the entry of table made for the text of the policies.
-const sourceOf = "policies"
+// The entries of table made that are no objects: the text of the policies, and the
+// oldest version of the tables whose programs can go on with these.
+const (
+	sourceOf = "policies"
+	oldestOf = "oldest program"
+)
 
 func policiesSum() string {
 	sum := sha256.Sum256([]byte(policies))
@@ -64,8 +69,9 @@ func pairs(ctx context.Context, q querier, sql string) (map[string]string, error
 	return all, rows.Err()
 }
 
-// compareMade lists what differs from what the migration made.
-func compareMade(ctx context.Context, q querier) (faults []string, err error) {
+// compareMade lists what differs from what the migration made: this program's, or one
+// of a newer program that says that this one can go on.
+func compareMade(ctx context.Context, q querier, newer bool) (faults []string, err error) {
 	want, err := pairs(ctx, q, `select what, how from tidemark.made`)
 	if err != nil {
 		return nil, err
@@ -74,13 +80,16 @@ func compareMade(ctx context.Context, q querier) (faults []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	now[sourceOf] = policiesSum()
+	now[sourceOf], now[oldestOf] = policiesSum(), strconv.Itoa(oldestSchema)
+	if newer {
+		now[sourceOf], now[oldestOf] = want[sourceOf], want[oldestOf]
+	}
 	if len(want) == 0 {
 		return []string{"the policies were never made"}, nil
 	}
 	for _, what := range slices.Sorted(maps.Keys(want)) {
 		switch have, ok := now[what]; {
-		case what == sourceOf && have != want[what]:
+		case (what == sourceOf || what == oldestOf) && have != want[what]:
 			faults = append(faults, "the policies are those of another version of the program")
 		case !ok:
 			faults = append(faults, what+" is missing")
@@ -89,7 +98,9 @@ func compareMade(ctx context.Context, q querier) (faults []string, err error) {
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(now)) {
-		if _, ok := want[what]; !ok {
+		if _, ok := want[what]; !ok && what == oldestOf {
+			faults = append(faults, "the policies are those of another version of the program")
+		} else if !ok {
 			faults = append(faults, what+" is there and should not be")
 		}
 	}
@@ -110,12 +121,13 @@ func compareMade(ctx context.Context, q querier) (faults []string, err error) {
 // policy, function or view is missing or not as the migration made it; or the
 // role may do more, or less, than it needs.
 func (db *Database) SelfTest(ctx context.Context) error {
-	if err := db.testVersion(ctx); err != nil {
+	newer, err := db.testVersion(ctx)
+	if err != nil {
 		return err
 	}
 	var faults []string
-	for _, look := range []func(context.Context) ([]string, error){db.testRole, db.testMade, db.testGrants} {
-		found, err := look(ctx)
+	for _, look := range []func(context.Context, bool) ([]string, error){db.testRole, db.testMade, db.testGrants} {
+		found, err := look(ctx, newer)
 		if err != nil {
 			return db.named(err)
 		}
@@ -147,31 +159,42 @@ func (e *leaky) Error() string {
 
 func (e *leaky) Is(target error) bool { return target == tidemark.ErrDenied }
 
-func (db *Database) testVersion(ctx context.Context) error {
+// testVersion reports whether the tables are those of a newer program with which this
+// one can go on.
+func (db *Database) testVersion(ctx context.Context) (newer bool, err error) {
 	const run = "migrate it as its owner first"
 	var there bool
 	if err := db.pool.QueryRow(ctx, `select to_regclass('`+versionTable+`') is not null`).Scan(&there); err != nil {
 		if codeOf(err) == codeDenied {
-			return tidemark.Unsupportedf("database %s: this role may not use its tables; %s, for this role", db.place, run)
+			return false, tidemark.Unsupportedf("database %s: this role may not use its tables; %s, for this role", db.place, run)
 		}
-		return db.named(err)
+		return false, db.named(err)
 	}
 	if !there {
-		return fmt.Errorf("database %s: it has no tables of ours; %s: %w", db.place, run, tidemark.ErrNoStore)
+		return false, fmt.Errorf("database %s: it has no tables of ours; %s: %w", db.place, run, tidemark.ErrNoStore)
 	}
 	var have int64
-	err := db.pool.QueryRow(ctx, `select coalesce(max(version_id), 0) from `+versionTable+` where is_applied`).Scan(&have)
+	err = db.pool.QueryRow(ctx, `select coalesce(max(version_id), 0) from `+versionTable+` where is_applied`).Scan(&have)
 	switch {
 	case codeOf(err) == codeDenied:
-		return tidemark.Unsupportedf("database %s: this role may not use its tables; %s, for this role", db.place, run)
+		return false, tidemark.Unsupportedf("database %s: this role may not use its tables; %s, for this role", db.place, run)
 	case err != nil:
-		return db.named(err)
+		return false, db.named(err)
 	case have < Schema:
-		return tidemark.Unsupportedf("database %s: its schema is version %d, this program needs version %d; %s", db.place, have, Schema, run)
-	case have > Schema:
-		return tooNew(db.place, have)
+		return false, tidemark.Unsupportedf("database %s: its schema is version %d, this program needs version %d; %s", db.place, have, Schema, run)
+	case have == Schema:
+		return false, nil
 	}
-	return nil
+	// While servers are replaced one by one, some are older than the tables.
+	var oldest int64
+	err = db.pool.QueryRow(ctx, `select coalesce(max(how), '0')::bigint from tidemark.made where what = $1`, oldestOf).Scan(&oldest)
+	if err != nil {
+		return false, db.named(err)
+	}
+	if oldest == 0 || oldest > Schema {
+		return false, tooNew(db.place, have)
+	}
+	return true, nil
 }
 
 // sqlRoles examines the role, and every role that it could become.
@@ -180,7 +203,7 @@ const sqlRoles = `select r.rolname, r.rolsuper, r.rolbypassrls, r.rolcreaterole,
   from pg_roles r where pg_has_role(session_user, r.oid, 'member') or pg_has_role(current_user, r.oid, 'member')
   order by r.rolname <> current_user, r.rolname`
 
-func (db *Database) testRole(ctx context.Context) (faults []string, err error) {
+func (db *Database) testRole(ctx context.Context, _ bool) (faults []string, err error) {
 	var me string
 	if err := db.pool.QueryRow(ctx, `select current_user`).Scan(&me); err != nil {
 		return nil, err
@@ -220,8 +243,8 @@ func (db *Database) testRole(ctx context.Context) (faults []string, err error) {
 	return faults, rows.Err()
 }
 
-func (db *Database) testMade(ctx context.Context) ([]string, error) {
-	faults, err := compareMade(ctx, db.pool)
+func (db *Database) testMade(ctx context.Context, newer bool) ([]string, error) {
+	faults, err := compareMade(ctx, db.pool, newer)
 	if len(faults) > 0 {
 		faults[len(faults)-1] += " (migrating as the owner makes policies anew)"
 	}
@@ -234,7 +257,7 @@ const sqlGrants = `select c.relname, p.what from pg_class c cross join unnest(ar
   where c.relnamespace = 'tidemark'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f')
     and (has_table_privilege(c.oid, p.what) or p.what in ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') and has_any_column_privilege(c.oid, p.what))`
 
-func (db *Database) testGrants(ctx context.Context) (faults []string, err error) {
+func (db *Database) testGrants(ctx context.Context, newer bool) (faults []string, err error) {
 	var super, create, usage bool
 	err = db.pool.QueryRow(ctx, `select r.rolsuper, has_schema_privilege('tidemark', 'create'), has_schema_privilege('tidemark', 'usage')
   from pg_roles r where r.rolname = current_user`).Scan(&super, &create, &usage)
@@ -270,7 +293,8 @@ func (db *Database) testGrants(ctx context.Context) (faults []string, err error)
 		faults = append(faults, "the role may not use the schema (migrating as the owner grants what is needed)")
 	}
 	for _, g := range slices.Sorted(maps.Keys(have)) {
-		if !want[g] {
+		_, table, _ := strings.Cut(g, " on ")
+		if _, known := grants[table]; !want[g] && (known || !newer) {
 			faults = append(faults, "the role may "+g+" (REVOKE it, or migrate as the owner)")
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestNothingIsLostDoubledOrOutOfOrderWhileServersAreStruck(t *testing.T) {
 	var out, log bytes.Buffer
-	code := run(t.Context(), []string{"-bin", program(t), "-followers", "20", "-writers", "8", "-entries", "12", "-drains", "1", "-kills", "2", "-cuts", "2", "-crashes", "1"}, &out, &log)
+	code := run(t.Context(), []string{"-bin", program(t), "-followers", "20", "-writers", "8", "-entries", "12", "-drains", "1", "-kills", "2", "-cuts", "2", "-crashes", "1", "-from", program(t)}, &out, &log)
 	if reason, ok := strings.CutPrefix(out.String(), "skipped: "); ok {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("%s, and CI=true", reason)

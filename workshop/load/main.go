@@ -1,7 +1,8 @@
 // Command load proves that a team's server loses nothing and delivers everything
 // exactly once, under attack: many clients write over HTTP, each to a session of
 // its own, many more follow those sessions, and meanwhile servers are stopped or
-// killed, and connections to the database are cut. In the end every acknowledged
+// killed, connections to the database are cut, and an older program makes way for a
+// newer one. In the end every acknowledged
 // entry is in its session once and in order, and every follower saw it once and in
 // order; and the audit log has one line for each of them, and none for anything
 // else. It uses a private PostgreSQL and real `tidemark serve` processes, and
@@ -43,6 +44,7 @@ type options struct {
 	pause                              time.Duration
 	seed                               uint64
 	bin                                string // an existing program; "": build it
+	from                               string // the program that runs at first; "": bin
 	dir                                string // where the logs of the servers are kept; "": nowhere
 	json                               bool   // an object for programs
 	log                                io.Writer
@@ -106,6 +108,7 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.BoolVar(&o.sqlite, "sqlite", false, "the store is a file of sqlite: nothing is cut, and no database crashes")
 	f.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0 takes one from the clock")
 	f.StringVar(&o.bin, "bin", "", "the `program` to try; built when none is given")
+	f.StringVar(&o.from, "from", "", "begin with this `program` and its schema: the one to try brings the schema up to date while it runs, and takes its place server by server")
 	f.StringVar(&o.dir, "dir", "", "keep the logs of the servers in this `folder`")
 	f.BoolVar(&o.json, "json", false, "print a JSON object instead of a table")
 	if err := f.Parse(args); err != nil {
@@ -122,7 +125,7 @@ func parse(args []string, log io.Writer) (options, error) {
 		return o, errors.New("-drains, -kills, -cuts, -crashes and -pause are at least 0")
 	}
 	if o.sqlite {
-		o.cuts, o.crashes, o.failover = 0, 0, false
+		o.cuts, o.crashes, o.failover, o.from = 0, 0, false, ""
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ type trial struct {
 	db      *pgtest.Database
 	client  *nodes.Client // of writers
 	streams *nodes.Client // of followers
+
+	program  string // the one to try
+	upgraded int    // steps of the way there from the one that ran at first
 
 	turn  int          // number of the next node to strike
 	heard atomic.Int64 // events that arrived
@@ -124,10 +128,14 @@ func (t *trial) prepare(ctx context.Context) (done func(), err error) {
 			return done, fmt.Errorf("%s: %w\n%s", build, err, out)
 		}
 	}
-	if program, err = filepath.Abs(program); err != nil {
+	if t.program, err = filepath.Abs(program); err != nil {
 		return done, err
 	}
-	t.place = &nodes.Place{Program: program, Dir: home, Env: os.Environ(), Store: "sqlite:" + filepath.Join(home, "store.db")}
+	first, err := filepath.Abs(cmp.Or(t.o.from, program))
+	if err != nil {
+		return done, err
+	}
+	t.place = &nodes.Place{Program: first, Dir: home, Env: os.Environ(), Store: "sqlite:" + filepath.Join(home, "store.db")}
 	if t.cluster != nil {
 		if t.db, err = t.cluster.Make(ctx); err != nil {
 			return done, err
@@ -271,7 +279,7 @@ func (t *trial) until(ctx context.Context, fulfilled func() bool) error {
 // that belong before it have begun, except the last: entries written after all
 // blows prove nothing.
 func (t *trial) keepStep(ctx context.Context, n int) error {
-	blows := t.o.drains + t.o.kills + t.o.cuts + t.o.crashes
+	blows := t.o.drains + t.o.kills + t.o.cuts + t.o.crashes + t.o.upgrades()
 	if t.o.failover {
 		blows++
 	}
@@ -293,6 +301,9 @@ func (t *trial) strike(ctx context.Context) error {
 	}
 	for range t.o.crashes {
 		blows = append(blows, t.crash)
+	}
+	for range t.o.upgrades() {
+		blows = append(blows, t.upgrade)
 	}
 	if t.o.failover {
 		blows = append(blows, t.failOver)
@@ -329,7 +340,19 @@ func (t *trial) drain(ctx context.Context) error {
 	if err := n.Drain(); err != nil {
 		return err
 	}
-	return n.Again(ctx)
+	return t.again(ctx, n)
+}
+
+// again starts a server again. Programs of schema 7 and before do not start on newer
+// tables; who looks after them starts the newer program then.
+func (t *trial) again(ctx context.Context, n *nodes.Node) error {
+	err := n.Again(ctx)
+	if err != nil && t.upgraded > 0 && n.Program != t.program {
+		n.Program = t.program
+		t.book.struck.upgrades++
+		err = n.Again(ctx)
+	}
+	return err
 }
 
 func (t *trial) kill(ctx context.Context) error {
@@ -338,7 +361,7 @@ func (t *trial) kill(ctx context.Context) error {
 	if err := n.Kill(); err != nil {
 		return err
 	}
-	return n.Again(ctx)
+	return t.again(ctx, n)
 }
 
 // cut ends about half of the database's client connections.
@@ -372,6 +395,35 @@ func (t *trial) failOver(context.Context) error {
 	}
 	t.cluster, t.db, t.standby = t.standby, t.db.At(t.standby), nil
 	return nil
+}
+
+// upgrades is how many steps lead from the program that runs at first to the one to
+// try: one for the schema, and one for each server.
+func (o options) upgrades() int {
+	if o.from == "" {
+		return 0
+	}
+	return 1 + o.nodes
+}
+
+// upgrade takes the next of these steps. A server that is struck before its turn goes
+// on with the program that it had.
+func (t *trial) upgrade(ctx context.Context) error {
+	t.upgraded++
+	if t.upgraded == 1 {
+		t.place.Program = t.program
+		return t.place.Migrate(ctx, t.db.Owner, "--backed-up")
+	}
+	n := t.nodes[t.upgraded-2]
+	if n.Program == t.program {
+		return nil
+	}
+	n.Program = t.program
+	t.book.struck.upgrades++
+	if err := n.Drain(); err != nil {
+		return err
+	}
+	return n.Again(ctx)
 }
 
 // arrive waits until every follower has everything, or nothing has arrived

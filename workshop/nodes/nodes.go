@@ -39,9 +39,10 @@ type Place struct {
 	made int
 }
 
-// Migrate creates the tables of the store, as their owner.
-func (p *Place) Migrate(ctx context.Context, owner string) error {
-	cmd := p.command(ctx, "database", "migrate")
+// Migrate creates the tables of the store, as their owner, or brings them up to date
+// where the flags say that this may be.
+func (p *Place) Migrate(ctx context.Context, owner string, flags ...string) error {
+	cmd := p.command(ctx, append([]string{"database", "migrate"}, flags...)...)
 	cmd.Env = append(cmd.Env, "TIDEMARK_DATABASE_OWNER="+owner)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("tidemark database migrate: %w\n%s", err, out)
@@ -62,7 +63,11 @@ func (p *Place) Tell(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 func (p *Place) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, p.Program, args...)
+	return p.commandOf(ctx, p.Program, args...)
+}
+
+func (p *Place) commandOf(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = p.Dir
 	home := filepath.Join(p.Dir, "home") // not a project
 	cmd.Env = append(slices.Clone(p.Env), "TIDEMARK_STORE="+p.Store, "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
@@ -83,13 +88,14 @@ func (p *Place) Start(ctx context.Context) (*Node, error) {
 		return nil, err
 	}
 	p.made++
-	n := &Node{URL: "http://" + addr, place: p, addr: addr, log: filepath.Join(p.Dir, fmt.Sprintf("node-%d.log", p.made))}
+	n := &Node{URL: "http://" + addr, Program: p.Program, place: p, addr: addr, log: filepath.Join(p.Dir, fmt.Sprintf("node-%d.log", p.made))}
 	return n, n.start(ctx)
 }
 
 // Node is one server.
 type Node struct {
-	URL string
+	URL     string
+	Program string // the tidemark that Again starts
 
 	place *Place
 	addr  string
@@ -107,7 +113,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	defer log.Close()
 	args := append([]string{"serve", "--addr", n.addr, "--auth", "local", "--token-file", n.place.tokenFile()}, n.place.Flags...)
-	cmd := n.place.command(context.WithoutCancel(ctx), args...)
+	cmd := n.place.commandOf(context.WithoutCancel(ctx), n.Program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	ended := make(chan struct{})
 	begun := make(chan error, 1)
