@@ -332,6 +332,11 @@ type Retention struct {
 // the root where it has none.
 func (s *Session) WorkFolder() string { return cmp.Or(s.Project, "/") }
 
+// MaxKin bounds with how many other sessions one is compared to find where it was
+// copied from, in a tool that does not say so: a script may make thousands of copies of
+// one session, and their import takes only so much longer for each.
+const MaxKin = 32
+
 // Fork is where a session branched off another one.
 type Fork struct {
 	Session string // its ForeignID

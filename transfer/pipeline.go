@@ -88,11 +88,17 @@ func closed() chan struct{} {
 
 func (q *pipeline) add(w *writing) { q.queue = append(q.queue, w) }
 
-// write starts to write a session, and reads it to its end. One that looks for
-// another session waits until all before it are there.
+// write starts to write a session, and reads it to its end. One that is written into
+// another waits until all before it are there, and one whose title depends on another,
+// until that one is.
 func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
 	before := writtenAtOnce - 1
-	if f.Fork != nil || f.Copied != "" || slices.ContainsFunc(q.queue, func(w *writing) bool { return w.id == f.ForeignID }) {
+	for n, w := range q.queue {
+		if w.id == f.ForeignID || w.id == f.Copied {
+			before = min(before, len(q.queue)-1-n)
+		}
+	}
+	if f.Fork != nil {
 		before = 0
 	}
 	if err := q.report(ctx, before); err != nil {

@@ -362,17 +362,24 @@ func source(ctx context.Context, st store, s *session, roots []*session) string 
 	if s.first.IsZero() || !s.first.Before(s.created) {
 		return ""
 	}
-	var own []time.Time
-	best, most := "", 0
+	var before []*session
 	for _, other := range roots {
-		if other == s || !other.first.Equal(s.first) || !other.created.Before(s.created) {
-			continue
+		if other != s && other.first.Equal(s.first) && other.created.Before(s.created) {
+			before = append(before, other)
 		}
-		if own == nil {
-			own = times(ctx, st, s.id)
-		}
+	}
+	if len(before) == 0 {
+		return ""
+	}
+	if len(before) > convert.MaxKin {
+		slices.SortStableFunc(before, func(a, b *session) int { return a.created.Compare(b.created) })
+		before = before[:convert.MaxKin]
+	}
+	own := times(ctx, st, s.id)
+	best, most := "", 0
+	for _, other := range before {
 		n := 2 * common(own, times(ctx, st, other.id))
-		if other.title == before(s.title) {
+		if other.title == titleBefore(s.title) {
 			n++ // of two that share as many, prefer the one whose title was counted up
 		}
 		if n >= most {
@@ -399,9 +406,9 @@ func common(a, b []time.Time) (n int) {
 	return n
 }
 
-// before returns the title of a fork's source: opencode appends a number that
+// titleBefore returns the title of a fork's source: opencode appends a number that
 // counts up.
-func before(title string) string {
+func titleBefore(title string) string {
 	base, n, ok := strings.Cut(title, " (fork #")
 	count, err := strconv.Atoi(strings.TrimSuffix(n, ")"))
 	if !ok || err != nil || count < 1 {

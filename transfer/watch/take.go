@@ -54,7 +54,7 @@ func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Conte
 			left = true
 		}
 		if len(e.Problems) < maxProblems {
-			e.Problems = append(e.Problems, text.Shorten(err.Error(), maxProblemBytes))
+			e.Problems = append(e.Problems, problemText(err))
 		}
 	}
 	i.Skip, i.Refuse = note, note
@@ -90,6 +90,9 @@ var errTooLong = tidemark.Unsupportedf("it took longer than an import may; the n
 
 // maxProblemBytes bounds what is reported of a problem: it may quote a file.
 const maxProblemBytes = 300
+
+// problemText is what is reported of a problem.
+func problemText(err error) string { return text.Shorten(err.Error(), maxProblemBytes) }
 
 // sizeEvery is how often the size of the store is looked at.
 const sizeEvery = 5 * time.Second

@@ -168,8 +168,8 @@ func (o Options) check() error {
 }
 
 // Once imports what changed in every home, unless the user wants a pause, and
-// returns what happened in each. Where a watcher runs, that one does it, and the homes
-// are as it reports them.
+// returns what happened in each; that one cannot be read is a problem of that one. Where
+// a watcher runs, that one does it, and the homes are as it reports them.
 func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	if err := w.o.check(); err != nil {
 		return nil, err
@@ -188,8 +188,11 @@ func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 			continue
 		}
 		e, _, err := w.take(ctx, h)
-		if err != nil {
+		if err != nil && (ctx.Err() != nil || !transfer.ConcernsInput(err)) {
 			return all, err
+		}
+		if err != nil {
+			e.Problems = append(e.Problems, problemText(err))
 		}
 		all = append(all, e)
 	}

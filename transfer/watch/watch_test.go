@@ -496,3 +496,14 @@ func TestANewSessionIsImportedWithoutALookThroughTheHome(t *testing.T) {
 		t.Errorf("%d entries, want 12", diff)
 	}
 }
+
+func TestAHomeThatCannotBeReadKeepsNoOtherOut(t *testing.T) {
+	r := newRig(t)
+	r.append(r.transcript("-tea", 1), say(idOf(1), 0, "/tea"))
+	r.append(filepath.Join(r.home, ".qwen", "projects", "-tea", "chats", idOf(2)+".jsonl"), sayQwen(idOf(2), 0))
+	r.o.ImportAtMost = time.Nanosecond
+	all, err := New(r.o).Once(t.Context())
+	if err != nil || len(all) != 2 || len(all[0].Problems) == 0 || len(all[1].Problems) == 0 {
+		t.Errorf("of two homes that take too long: %+v, %v", all, err)
+	}
+}
