@@ -124,6 +124,7 @@ type Watcher struct {
 	homes    map[string]*home // by tool and path
 	waiting  map[string]bool  // folders in which homes may appear
 	discover time.Time        // when homes are looked for again
+	ignored  []string         // as they were when homes were last looked for
 	notifier Notifier         // nil: there are no notifications
 	unheard  string           // why there are none
 	reported time.Time
@@ -194,8 +195,11 @@ func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 		if err != nil {
 			e.Problems = append(e.Problems, problemText(err))
 		}
+		h.event, h.total = e, e
 		all = append(all, e)
 	}
+	w.news = true
+	w.report(ctx, true)
 	return all, nil
 }
 
@@ -404,6 +408,11 @@ func (w *Watcher) report(ctx context.Context, now bool) {
 		return
 	}
 	r := Report{Unheard: w.unheard, Homes: []Event{}, Answered: w.answered}
+	if w.o.Tool != "" { // of the others is known what was before
+		if was, err := w.control.Report(ctx); err == nil {
+			r.Homes = slices.DeleteFunc(was.Homes, func(e Event) bool { return e.Tool == w.o.Tool })
+		}
+	}
 	for _, h := range w.inOrder() {
 		e := h.total
 		e.Problems = nil
