@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
@@ -54,9 +55,22 @@ type Options struct {
 	// never ends does not keep the others waiting; zero: 10 min.
 	ImportAtMost time.Duration
 
-	// Tell is called with what happened. It may be nil.
-	Tell func(Event)
+	// Tell is called with what happened, and Progress during an import that takes
+	// long. They may be nil.
+	Tell     func(Event)
+	Progress func(Progress)
 }
+
+// Progress is how far an import of a home is.
+type Progress struct {
+	Tool, Path string
+	Done       int // sessions
+	Expected   int // about how many there are; 0: not known
+	For        time.Duration
+}
+
+// String says it in a line.
+func (p Progress) String() string { return render.Progress(p.For, p.Done, p.Expected, "sessions") }
 
 // Event is something that happened to a home.
 type Event struct {
@@ -153,6 +167,9 @@ func New(o Options) *Watcher {
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
 	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
 	return &Watcher{o: o, control: ControlOf(o), homes: make(map[string]*home), waiting: make(map[string]bool),
 		byFolder: make(map[string][]*home), wake: make(chan struct{}, 1)}
 }
@@ -169,7 +186,8 @@ func (o Options) check() error {
 }
 
 // Once imports what changed in every home, unless the user wants a pause, and
-// returns what happened in each; that one cannot be read is a problem of that one. Where
+// returns what happened in each, also if it was ended early; that one cannot be read is a
+// problem of that one. Where
 // a watcher runs, that one does it, and the homes are as it reports them.
 func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	if err := w.o.check(); err != nil {
@@ -190,7 +208,7 @@ func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 		}
 		e, _, err := w.take(ctx, h)
 		if err != nil && (ctx.Err() != nil || !transfer.ConcernsInput(err)) {
-			return all, err
+			return append(all, e), err
 		}
 		if err != nil {
 			e.Problems = append(e.Problems, problemText(err))
