@@ -157,7 +157,8 @@ type Source struct {
 	Left func(unit string) (stamp string, state []byte, ok bool)
 
 	// Growth returns the Bookmark that a session left in Units for a unit, if the
-	// file that the unit is named for only became longer since. Nil: there is none.
+	// file that the unit is named for only became longer since, or the unit is rows of
+	// a database, whatever became of them. Nil: there is none.
 	Growth func(unit string) (Growth, bool)
 }
 
