@@ -52,11 +52,21 @@ type pipeline struct {
 	queue  []*writing
 }
 
-// all imports every session of a source.
-func (b *toolImport) all(ctx context.Context, p convert.Source, from string) error {
+// all imports every session of a source. A converter that panics ends the import of
+// that source with ErrInvalid, and no other: a file that nobody thought of must not keep
+// out what all other tools have.
+func (b *toolImport) all(ctx context.Context, p convert.Source, from string) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	q := &pipeline{toolImport: b, from: from, cancel: cancel}
+	defer func() {
+		if r := recover(); r != nil {
+			if err = q.report(ctx, 0); err != nil { // what was read before is whole
+				err = q.stop(ctx, err)
+			}
+			err = errors.Join(err, broken(b.tool.Name, r))
+		}
+	}()
 	for f, err := range b.tool.Import(ctx, p) {
 		if err == nil && f.Unchanged {
 			if b.same(1); b.ledger != nil && len(f.Units) > 0 {
@@ -78,6 +88,11 @@ func (b *toolImport) all(ctx context.Context, p convert.Source, from string) err
 		return q.stop(ctx, err)
 	}
 	return nil
+}
+
+// broken is that a converter panicked.
+func broken(what string, why any) error {
+	return tidemark.Invalidf("%s: it cannot be read, which is a fault of this program: %v", what, why)
 }
 
 func closed() chan struct{} {
@@ -228,7 +243,7 @@ func handedOver(f *convert.Session, done <-chan struct{}) (handed *convert.Sessi
 			return nil
 		}
 		c := make(chan []readEntry, handedAhead)
-		all = append(all, func() bool { return handOver(entries, c, done) })
+		all = append(all, func() bool { return handOver(f.ForeignID, entries, c, done) })
 		return func(yield func(convert.Entry, error) bool) {
 			for some := range c {
 				for _, e := range some {
@@ -258,11 +273,20 @@ type readEntry struct {
 	err   error
 }
 
-// handOver sends the entries, several at a time, until done is closed.
-func handOver(entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}) bool {
+// handOver sends the entries of a session, several at a time, until done is closed. A
+// converter that panics makes an error of that session.
+func handOver(session string, entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}) (sent bool) {
 	defer close(to)
 	var some []readEntry
 	handed := 0
+	defer func() {
+		if r := recover(); r != nil {
+			select {
+			case to <- append(some, readEntry{err: broken("session "+session, r)}):
+			case <-done:
+			}
+		}
+	}()
 	send := func() bool {
 		if len(some) == 0 {
 			return true
