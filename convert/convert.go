@@ -157,7 +157,8 @@ type Source struct {
 	Left func(unit string) (stamp string, state []byte, ok bool)
 
 	// Growth returns the Bookmark that a session left in Units for a unit, if the
-	// file that the unit is named for only became longer since. Nil: there is none.
+	// file that the unit is named for only became longer since, or the unit is rows of
+	// a database, whatever became of them. Nil: there is none.
 	Growth func(unit string) (Growth, bool)
 }
 
@@ -331,6 +332,11 @@ type Retention struct {
 // WorkFolder is the folder that a tool goes on with the session in: its project, or
 // the root where it has none.
 func (s *Session) WorkFolder() string { return cmp.Or(s.Project, "/") }
+
+// MaxKin bounds with how many other sessions one is compared to find where it was
+// copied from, in a tool that does not say so: a script may make thousands of copies of
+// one session, and their import takes only so much longer for each.
+const MaxKin = 32
 
 // Fork is where a session branched off another one.
 type Fork struct {

@@ -17,3 +17,12 @@ func Pace(took time.Duration, n, of int) string {
 	}
 	return text
 }
+
+// Progress says how much of something is done, as Pace does how fast it goes.
+func Progress(took time.Duration, n, of int, what string) string {
+	about := ""
+	if of > n {
+		about = fmt.Sprintf(" of about %d", of)
+	}
+	return fmt.Sprintf("%d%s %s%s", n, about, what, Pace(took, n, of))
+}

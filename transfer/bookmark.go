@@ -101,12 +101,15 @@ func sumOfText(text []byte) string {
 // kept.
 func (l *ledger) bookmark(unit string, at convert.Bookmark) []byte {
 	f := l.units[unit]
-	if f == nil || !f.named || at.Offset < bookmarkFrom || l.at.Sub(f.newest) > bookmarkFor || thisProgram() == "" {
+	if f == nil || at.Offset < bookmarkFrom || thisProgram() == "" || f.rows == "" && (!f.named || l.at.Sub(f.newest) > bookmarkFor) {
 		return nil
 	}
-	k := keptBookmark{Bookmark: at, Program: thisProgram(), File: f.file, Sum: sampled(l.fsys, unit, at.Offset), Others: sumOfText(f.others), Beside: sumOfText(f.beside)}
+	k := keptBookmark{Bookmark: at, Program: thisProgram()}
+	if f.rows == "" { // what rows were like is in the state of the converter
+		k.File, k.Sum, k.Others, k.Beside = f.file, sampled(l.fsys, unit, at.Offset), sumOfText(f.others), sumOfText(f.beside)
+	}
 	raw, err := json.Marshal(k)
-	if err != nil || k.Sum == "" || l.s.MaskText(string(raw)) != string(raw) {
+	if err != nil || k.Sum == "" && f.rows == "" || l.s.MaskText(string(raw)) != string(raw) {
 		return nil // a secret stays where it is
 	}
 	var out bytes.Buffer
@@ -121,9 +124,10 @@ func (l *ledger) bookmark(unit string, at convert.Bookmark) []byte {
 }
 
 // growth returns the bookmark of a unit, if what is before it and the other files
-// are as they were.
+// are as they were. Of rows of a database the converter knows that.
 func growth(ctx context.Context, s *store.Store, fsys fs.FS, src store.Source, unit string, f *fileStamps) (g convert.Growth, ok bool) {
-	if f == nil || !f.named {
+	rows := strings.HasPrefix(unit, convert.SessionUnit)
+	if !rows && (f == nil || !f.named) {
 		return g, false
 	}
 	packed, err := s.SourceBookmark(ctx, src, unit)
@@ -132,7 +136,13 @@ func growth(ctx context.Context, s *store.Store, fsys fs.FS, src store.Source, u
 	}
 	var k keptBookmark
 	raw, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), maxUnpacked))
-	if err != nil || json.Unmarshal(raw, &k) != nil || k.Program != thisProgram() || k.Offset > f.size || k.File != f.file || k.Others != sumOfText(f.others) {
+	if err != nil || json.Unmarshal(raw, &k) != nil || k.Program != thisProgram() {
+		return g, false
+	}
+	if rows {
+		return convert.Growth{Bookmark: k.Bookmark}, true
+	}
+	if k.Offset > f.size || k.File != f.file || k.Others != sumOfText(f.others) {
 		return g, false
 	}
 	if k.Sum != sampled(fsys, unit, k.Offset) {

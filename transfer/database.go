@@ -98,7 +98,7 @@ func hasLog(fsys fs.FS, file string) bool {
 // meanwhile. A transaction is open while rows are read and not while somebody does
 // something with them: one that is open keeps the tool from shortening its log, or
 // from committing where there is none. A statement that takes longer is done in
-// slices.
+// slices, and cut off where a single row takes longer than one.
 type inPlace struct {
 	*sqlite.Foreign
 	file   string
@@ -114,10 +114,14 @@ func (d *inPlace) Moment(ctx context.Context) (string, error) { return d.moment(
 func (d *inPlace) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		before, err := d.moment(ctx)
+		slow := time.Duration(1)
 		for given, more := 0, true; more; {
 			var rows [][]any
 			if err == nil {
-				rows, more, err = d.some(ctx, statement, args, given)
+				rows, more, err = d.some(ctx, slow*max(d.slice, time.Millisecond), statement, args, given)
+			}
+			if err == nil && more && len(rows) == 0 {
+				slow *= 2 // a row takes longer: there is no smaller slice
 			}
 			if err == nil && given > 0 { // the first slice is of one moment anyway
 				err = d.same(ctx, before)
@@ -145,14 +149,19 @@ func (d *inPlace) same(ctx context.Context, before string) error {
 	return err
 }
 
-// some returns rows after those that were given before, at least one if there is
-// one, and whether there may be more.
-func (d *inPlace) some(ctx context.Context, statement string, args []any, given int) (rows [][]any, more bool, err error) {
+// some returns rows after those that were given before, and whether there may be more:
+// none if the first of them takes longer than a slice.
+func (d *inPlace) some(ctx context.Context, slice time.Duration, statement string, args []any, given int) (rows [][]any, more bool, err error) {
 	if given > 0 {
 		statement, args = "SELECT * FROM ("+statement+") LIMIT -1 OFFSET ?", append(args[:len(args):len(args)], given)
 	}
 	began, size := time.Now(), 0
-	for row, err := range d.Foreign.Query(ctx, statement, args...) {
+	sliced, cancel := context.WithTimeout(ctx, slice)
+	defer cancel()
+	for row, err := range d.Foreign.Query(sliced, statement, args...) {
+		if err != nil && sliced.Err() != nil && ctx.Err() == nil {
+			return rows, true, nil
+		}
 		if err != nil {
 			return nil, false, err
 		}

@@ -338,6 +338,33 @@ func TestALongStatementIsOfOneMomentOrSaysSo(t *testing.T) {
 	}
 }
 
+// A row that takes longer than a slice is cut off, so that its tool gets on, and asked
+// for again.
+func TestARowThatTakesLongIsCutOffAndComes(t *testing.T) {
+	dir, _ := foreignDatabase(t, "WAL")
+	d, err := openDatabase(t.Context(), dir, os.DirFS(dir), "a.db", new(int64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	in := d.(*inPlace)
+	const count = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < %d) SELECT count(*) FROM c"
+	if rows, more, err := in.some(t.Context(), time.Millisecond, fmt.Sprintf(count, int64(1)<<50), nil, 0); err != nil || !more || len(rows) > 0 {
+		t.Fatalf("of what never ends %d rows came, more is %v, %v", len(rows), more, err)
+	}
+	in.slice = time.Millisecond
+	var got []any
+	for row, err := range d.Query(t.Context(), fmt.Sprintf(count, 100_000)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, row...)
+	}
+	if len(got) != 1 || got[0] != int64(100_000) {
+		t.Errorf("the row that takes long is %v", got)
+	}
+}
+
 // restless is a folder whose files are changed whenever one of them is opened.
 type restless struct {
 	fs.FS

@@ -205,7 +205,7 @@ func (i *Importer) Paths(ctx context.Context, paths ...string) error {
 		}
 		switch {
 		case err == nil:
-		case len(paths) == 1 || !isPathError(err):
+		case len(paths) == 1 || !ConcernsInput(err):
 			return err
 		default:
 			i.refuse(err)

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -261,7 +262,7 @@ func (l *ledger) imported(foreign string, units []convert.Unit, id tidemark.Sess
 		if from.Shared {
 			u.Session = ""
 		}
-		if u.Stamp == "" || len(u.State) > store.MaxUnitState || u.Stamp == was.Stamp && u.Session == was.Session {
+		if u.Stamp == "" || len(u.State) > store.MaxUnitState || u.Stamp == was.Stamp && u.Session == was.Session && bytes.Equal(u.State, was.State) {
 			continue
 		}
 		if at, ok := bookmarks[u.Unit]; ok {

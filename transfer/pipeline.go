@@ -52,11 +52,21 @@ type pipeline struct {
 	queue  []*writing
 }
 
-// all imports every session of a source.
-func (b *toolImport) all(ctx context.Context, p convert.Source, from string) error {
+// all imports every session of a source. A converter that panics ends the import of
+// that source with ErrInvalid, and no other: a file that nobody thought of must not keep
+// out what all other tools have.
+func (b *toolImport) all(ctx context.Context, p convert.Source, from string) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	q := &pipeline{toolImport: b, from: from, cancel: cancel}
+	defer func() {
+		if r := recover(); r != nil {
+			if err = q.report(ctx, 0); err != nil { // what was read before is whole
+				err = q.stop(ctx, err)
+			}
+			err = errors.Join(err, broken(b.tool.Name, r))
+		}
+	}()
 	for f, err := range b.tool.Import(ctx, p) {
 		if err == nil && f.Unchanged {
 			if b.same(1); b.ledger != nil && len(f.Units) > 0 {
@@ -80,6 +90,11 @@ func (b *toolImport) all(ctx context.Context, p convert.Source, from string) err
 	return nil
 }
 
+// broken is that a converter panicked.
+func broken(what string, why any) error {
+	return tidemark.Invalidf("%s: it cannot be read, which is a fault of this program: %v", what, why)
+}
+
 func closed() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -88,11 +103,17 @@ func closed() chan struct{} {
 
 func (q *pipeline) add(w *writing) { q.queue = append(q.queue, w) }
 
-// write starts to write a session, and reads it to its end. One that looks for
-// another session waits until all before it are there.
+// write starts to write a session, and reads it to its end. One that is written into
+// another waits until all before it are there, and one whose title depends on another,
+// until that one is.
 func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
 	before := writtenAtOnce - 1
-	if f.Fork != nil || f.Copied != "" || slices.ContainsFunc(q.queue, func(w *writing) bool { return w.id == f.ForeignID }) {
+	for n, w := range q.queue {
+		if w.id == f.ForeignID || w.id == f.Copied {
+			before = min(before, len(q.queue)-1-n)
+		}
+	}
+	if f.Fork != nil {
 		before = 0
 	}
 	if err := q.report(ctx, before); err != nil {
@@ -222,7 +243,7 @@ func handedOver(f *convert.Session, done <-chan struct{}) (handed *convert.Sessi
 			return nil
 		}
 		c := make(chan []readEntry, handedAhead)
-		all = append(all, func() bool { return handOver(entries, c, done) })
+		all = append(all, func() bool { return handOver(f.ForeignID, entries, c, done) })
 		return func(yield func(convert.Entry, error) bool) {
 			for some := range c {
 				for _, e := range some {
@@ -252,11 +273,20 @@ type readEntry struct {
 	err   error
 }
 
-// handOver sends the entries, several at a time, until done is closed.
-func handOver(entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}) bool {
+// handOver sends the entries of a session, several at a time, until done is closed. A
+// converter that panics makes an error of that session.
+func handOver(session string, entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}) (sent bool) {
 	defer close(to)
 	var some []readEntry
 	handed := 0
+	defer func() {
+		if r := recover(); r != nil {
+			select {
+			case to <- append(some, readEntry{err: broken("session "+session, r)}):
+			case <-done:
+			}
+		}
+	}()
 	send := func() bool {
 		if len(some) == 0 {
 			return true

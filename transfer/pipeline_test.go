@@ -221,3 +221,44 @@ func TestAForkOfAnEntryProvesThatTheEntryIsFinal(t *testing.T) {
 		t.Errorf("a second import: %v, told %q", err, told)
 	}
 }
+
+// A file that a converter was not made for must not keep the others out.
+func TestAConverterThatPanicsLosesOnlyWhatItWasAt(t *testing.T) {
+	bad := said("bad", 3)
+	bad.Entries = func(yield func(convert.Entry, error) bool) {
+		for e, err := range said("bad", 3).Entries {
+			if !yield(e, err) {
+				return
+			}
+			if e.ID == "bad-1" {
+				panic("it is not like that")
+			}
+		}
+	}
+	b := memory.New()
+	i, told, err := importInto(t.Context(), b, toolOf(said("one", 1), bad, said("two", 1)))
+	if err != nil || len(i.Results) != 2 || i.Skipped != 2 || !strings.Contains(strings.Join(told, "\n"), "session bad: it cannot be read, which is a fault of this program: it is not like that") {
+		t.Errorf("in the entries of a session: %q, %v", told, err)
+	}
+	found, err := i.Opened.Store.Foreign(t.Context(), "bad")
+	if err != nil || len(found) > 0 {
+		t.Errorf("of a session that cannot be read there is %v, %v", found, err)
+	}
+
+	tool := toolOf(said("three", 1))
+	before := tool.Import
+	tool.Import = func(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
+		return func(yield func(*convert.Session, error) bool) {
+			for s, err := range before(ctx, p) {
+				if !yield(s, err) {
+					return
+				}
+			}
+			panic("nor like that")
+		}
+	}
+	i, told, err = importInto(t.Context(), b, tool)
+	if !errors.Is(err, tidemark.ErrInvalid) || !ConcernsInput(err) || len(i.Results) != 1 {
+		t.Errorf("between sessions: %q, %v", told, err)
+	}
+}

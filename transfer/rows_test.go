@@ -177,3 +177,59 @@ func TestOfADatabaseOnlySessionsThatChangedAreRead(t *testing.T) {
 		})
 	}
 }
+
+// Of a session that goes on only the rows behind its last answer are read. A change that
+// shows before it costs a reading of all of it.
+func TestOfASessionInADatabaseOnlyRowsThatWereAddedAreRead(t *testing.T) {
+	for _, name := range []string{"opencode", "kilo-cli"} {
+		t.Run(name, func(t *testing.T) {
+			how := rowTools[name]
+			h, by := rowHome(t, name, 2)
+			h.read(t, false)
+			by.does("UPDATE part SET data = replace(data, 'message 0', 'UNSEEN  0') WHERE id = 'prt_001_000'") // no time, no length
+			texts := func() (all string) {
+				for id, lines := range h.kept(t) {
+					if id == "ses_001" {
+						all = strings.Join(lines, "\n")
+					}
+				}
+				return all
+			}
+			for n := 4; n < 9; n++ {
+				by.does(how.say(1, n)...)
+				if i := h.read(t, false); len(i.Results) != 1 || i.Results[0].Entries+i.Results[0].Drafts == 0 {
+					t.Fatalf("message %d: %+v", n, i.Results)
+				}
+			}
+			if all := texts(); strings.Contains(all, "UNSEEN") || strings.Count(all, `"key":"`+name+":") != 9 {
+				t.Errorf("after what was added:\n%.3000s", all)
+			}
+			by.does("UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_001_000'")
+			by.does(how.say(1, 9)...)
+			h.read(t, false)
+			if all := texts(); !strings.Contains(all, "UNSEEN") {
+				t.Errorf("after a change that shows:\n%.3000s", all)
+			}
+		})
+	}
+}
+
+// A session in a database that is imported after each commit ends as one that is
+// imported at once.
+func TestRowsThatAreImportedAsTheyComeEndAsAtOnce(t *testing.T) {
+	for name, how := range rowTools {
+		t.Run(name, func(t *testing.T) {
+			h, by := rowHome(t, name, 2)
+			h.read(t, false)
+			for n := 4; n < 12; n++ {
+				by.does(how.say(1, n)...)
+				h.read(t, false)
+			}
+			whole := &home{tool: name, dir: h.dir, s: store.New(memory.New(), nil), machine: "one"}
+			whole.read(t, false)
+			if diff := cmp.Diff(whole.kept(t), h.kept(t)); diff != "" {
+				t.Errorf("at once - and in steps +\n%.3000s", diff)
+			}
+		})
+	}
+}

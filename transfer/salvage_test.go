@@ -134,9 +134,21 @@ func TestACheckupTellsWhatAToolDeletesNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &open.Checkup{}
-		CheckRetention(t.Context(), c, home, now)
-		if len(c.Found) != 1 || !strings.Contains(c.Found[0].Says, want) || strings.Contains(want, "within") != strings.Contains(c.Found[0].Fix, "cleanupPeriodDays") {
+		CheckRetention(t.Context(), c, store.New(memory.New(), nil), home, now)
+		if len(c.Found) != 1 || !strings.Contains(c.Found[0].Says, want) || strings.Contains(want, "none") == strings.Contains(c.Found[0].Fix, "cleanupPeriodDays") {
 			t.Errorf("with %s: %+v, want %s", settings, c.Found, want)
 		}
+	}
+	// What is here already is no reason to worry.
+	os.Remove(filepath.Join(home, ".claude", "settings.json"))
+	s, who := store.New(memory.New(), nil), store.Self("test")
+	i := &Importer{Opened: open.Around(s), Holder: who}
+	if _, err := i.Homes(t.Context(), home); err != nil {
+		t.Fatal(err)
+	}
+	c := &open.Checkup{Holder: who}
+	CheckRetention(t.Context(), c, s, home, now)
+	if len(c.Found) != 1 || c.Found[0].State != open.Healthy || !strings.Contains(c.Found[0].Says, "; 2 of them are kept here as they are") || strings.Contains(c.Found[0].Fix, "import") {
+		t.Errorf("with all of it here: %+v", c.Found)
 	}
 }

@@ -249,7 +249,7 @@ func (i *Importer) Homes(ctx context.Context, home string) (found bool, err erro
 			i.Source(p.Tool, p.Path)
 		}
 		if err := i.foreign(ctx, p.Path, p.Tool.Name); err != nil {
-			if !isPathError(err) {
+			if !ConcernsInput(err) {
 				return found, fmt.Errorf("%s: %w", p.Path, err)
 			}
 			i.refuse(err)
@@ -273,16 +273,17 @@ func (i *Importer) isOf(ctx context.Context, t convert.Tool, path string) bool {
 	return t.Detect == nil || t.Detect(ctx, p)
 }
 
-// isPathError reports whether an error concerns the input, and not the store
-// or the whole command.
-func isPathError(err error) bool {
+// ConcernsInput reports whether an error concerns what is imported, and not the store
+// or the whole command: other input goes on.
+func ConcernsInput(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, tidemark.ErrStorage) {
 		return false
 	}
-	for _, kind := range []error{tidemark.ErrInvalid, tidemark.ErrNotFound, tidemark.ErrUnsupported, tidemark.ErrConflict, tidemark.ErrHeld, fs.ErrPermission} {
+	for _, kind := range []error{tidemark.ErrInvalid, tidemark.ErrNotFound, tidemark.ErrUnsupported, tidemark.ErrConflict, tidemark.ErrHeld} {
 		if errors.Is(err, kind) {
 			return true
 		}
 	}
-	return false
+	var file *fs.PathError
+	return errors.As(err, &file)
 }

@@ -76,7 +76,8 @@ func (f *Foreign) Close() error {
 }
 
 // Query yields the rows of one statement: int64, float64, string, []byte, nil.
-// The loop body may run further queries.
+// The loop body may run further queries. A statement whose next row takes long ends
+// when ctx does, and with it all others that are running.
 func (f *Foreign) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		st, err := f.begin(statement, args)
@@ -171,11 +172,15 @@ func (f *Foreign) next(ctx context.Context, st *stmt) ([]any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	stop := st.c.interruptOn(ctx)
 	more, err := st.step()
-	if err != nil {
+	stop()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
 		return nil, tidemark.Invalidf("%w", err)
-	}
-	if !more {
+	case !more:
 		return nil, nil
 	}
 	row := make([]any, lib.Xsqlite3_column_count(st.c.tls, st.p))

@@ -68,7 +68,7 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 	}
 	c.Sandbox(origin)
 	if home, err := os.UserHomeDir(); err == nil {
-		transfer.CheckRetention(ctx, c, home, time.Now())
+		transfer.CheckRetention(ctx, c, s, home, time.Now())
 	}
 	return errors.Join(c.Store(ctx, s), sync.CheckElsewhere(ctx, c, s))
 }

@@ -116,11 +116,11 @@ func (a *app) importer(cmd *cobra.Command) (*transfer.Importer, error) {
 		Results: []transfer.Result{},
 	}
 	i.Progress = func(n int, what string) {
-		of := ""
-		if i.Expected > n && what == "sessions" {
-			of = fmt.Sprintf(" of about %d", i.Expected)
+		of := i.Expected
+		if what != "sessions" {
+			of = 0
 		}
-		a.progress("%d%s %s%s", n, of, what, render.Pace(time.Since(begun), n, i.Expected))
+		a.progress("%s", render.Progress(time.Since(begun), n, of, what))
 	}
 	return i, nil
 }

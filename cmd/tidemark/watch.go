@@ -54,8 +54,8 @@ looked through from time to time, and status says so.`,
 			if o.Tool = now; once || now != "" {
 				return a.watchOnce(cmd.Context(), o, screen)
 			}
-			if o.Tell = screen.Tell; a.wantsJSON() {
-				o.Tell = func(e watch.Event) { a.jsonLine(e) }
+			if o.Tell, o.Progress = screen.Tell, screen.Progress; a.wantsJSON() {
+				o.Tell, o.Progress = func(e watch.Event) { a.jsonLine(e) }, nil
 			}
 			a.say("Watching what agents write in %s. Ctrl-C ends it.", o.Home)
 			return watch.New(o).Run(cmd.Context())
@@ -94,7 +94,16 @@ func (a *app) watchOptions(cmd *cobra.Command, how open.Access) (o watch.Options
 // watchOnce takes in what changed. A hook has no use for an exit code about what
 // could not be read.
 func (a *app) watchOnce(ctx context.Context, o watch.Options, screen *watch.Screen) error {
+	o.Progress = func(p watch.Progress) { a.progress("%s: %s", p.Tool, p) }
 	events, err := watch.New(o).Once(ctx)
+	a.progressDone()
+	if ctx.Err() != nil {
+		n := 0
+		for _, e := range events {
+			n += e.Sessions
+		}
+		a.say("%d session(s) came in, each of them whole. The same command goes on with the rest.", n)
+	}
 	if err != nil {
 		return err
 	}

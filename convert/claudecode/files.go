@@ -130,6 +130,8 @@ type head struct {
 	ID    string `json:"id"`
 	First string `json:"first"`          // the uuid of its first record
 	From  string `json:"from,omitempty"` // the session that that says it was copied from
+	// Placed is its place among those with the same first record; nil: there were none.
+	Placed *placement `json:"placed,omitempty"`
 }
 
 // kinOf is the Kin of the tool: forks begin with the record that their original begins

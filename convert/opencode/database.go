@@ -23,6 +23,8 @@ type database struct {
 	timed   bool // messages and parts say when they were changed
 	events  bool // it counts changes of sessions
 	later   bool // it also has a table for messages in a later form
+
+	after *point // only messages behind it are read; nil: all
 }
 
 func (d *database) open(ctx context.Context) error {
@@ -103,14 +105,15 @@ func (s *session) set(column string, v any) {
 func (d *database) messages(ctx context.Context, session string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		empty := true
-		for m, err := range d.items(ctx, "session "+session+": message", `SELECT id, CASE WHEN octet_length(data) <= ? THEN data END
-			FROM message WHERE session_id = ? ORDER BY time_created, id`, session) {
+		behind, args := d.behind(session)
+		for m, err := range d.items(ctx, "session "+session+": message", `SELECT m.id, CASE WHEN octet_length(m.data) <= ? THEN m.data END
+			FROM message m WHERE m.session_id = ?`+behind+` ORDER BY m.time_created, m.id`, args...) {
 			empty = false
 			if !yield(m, err) {
 				return
 			}
 		}
-		if !empty || !d.later {
+		if !empty || !d.later || d.after != nil {
 			return
 		}
 		for _, err := range d.Query(ctx, "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1", session) {
@@ -129,13 +132,22 @@ func (d *database) parts(ctx context.Context, session, message string) iter.Seq2
 
 // partsOf are the parts of all messages of a session.
 func (d *database) partsOf(ctx context.Context, session string) iter.Seq2[item, error] {
+	behind, args := d.behind(session)
 	return d.items(ctx, "session "+session+": part", `SELECT p.id, CASE WHEN octet_length(p.data) <= ? THEN p.data END, p.message_id
-		FROM message m JOIN part p ON p.message_id = m.id WHERE m.session_id = ? ORDER BY m.time_created, m.id, p.id`, session)
+		FROM message m JOIN part p ON p.message_id = m.id WHERE m.session_id = ?`+behind+` ORDER BY m.time_created, m.id, p.id`, args...)
 }
 
-func (d *database) items(ctx context.Context, what, statement, id string) iter.Seq2[item, error] {
+// behind restricts messages m of a session to those that are read.
+func (d *database) behind(session string) (sql string, args []any) {
+	if d.after == nil {
+		return "", []any{session}
+	}
+	return " AND (m.time_created, m.id) > (?, ?)", []any{session, d.after.Created, d.after.Message}
+}
+
+func (d *database) items(ctx context.Context, what, statement string, args ...any) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
-		for row, err := range d.Query(ctx, statement, convert.MaxLine, id) {
+		for row, err := range d.Query(ctx, statement, append([]any{convert.MaxLine}, args...)...) {
 			if err != nil {
 				yield(item{}, &convert.Skip{What: what, Why: err})
 				return

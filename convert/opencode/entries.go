@@ -127,8 +127,9 @@ const maxMessage = 2 * convert.MaxLine
 
 // entries yields the entries of a session: each follows the previous one. An answer is
 // final once it was completed, or another one has begun; a prompt once something
-// follows it, because its parts are written after it.
-func entries(ctx context.Context, st store, session string) iter.Seq2[convert.Entry, error] {
+// follows it, because its parts are written after it. With made, that is called with
+// each message that has entries, and the ID of the last of them.
+func entries(ctx context.Context, st store, session string, made func(message, last string)) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		seen := map[string]bool{}
 		var held []convert.Entry // those that are not final yet
@@ -184,7 +185,10 @@ func entries(ctx context.Context, st store, session string) iter.Seq2[convert.En
 			}
 			answering = answering || answers
 			held = append(held, b.entries()...)
-			if answers && (w.Time.Completed > 0 || w.Error != nil) && !release() {
+			if n := len(held); made != nil && n > 0 {
+				made(m.id, held[n-1].ID)
+			}
+			if w.complete() && !release() {
 				return
 			}
 		}

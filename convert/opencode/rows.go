@@ -117,10 +117,9 @@ func (d *database) same(s *session, helpers []*session) bool {
 	}
 	state, same := d.SameRows(s.id, s.stamp)
 	var kept keptSession
-	if same = same && json.Unmarshal(state, &kept) == nil; same {
-		s.first = kept.First
-	}
-	return same
+	known := json.Unmarshal(state, &kept) == nil
+	s.first = kept.First // that stays
+	return same && known
 }
 
 // maxHeld bounds the rows of a session that are held to be of one moment. A larger

@@ -131,7 +131,7 @@ func importStore(ctx context.Context, st store, only string, seen map[string]boo
 	}
 	d, rows := st.(*database)
 	for _, s := range f.roots {
-		if s.same = rows && d.same(s, f.helpers(s.id)); !s.same {
+		if s.same = rows && d.same(s, f.helpers(s.id)); !s.same && s.first.IsZero() {
 			first(ctx, st, s)
 		}
 	}
@@ -157,15 +157,13 @@ func importOne(ctx context.Context, st store, s *session, f families, yield func
 		return yield(convert.SameSession(s.id, s.stamp), nil)
 	}
 	if rows {
-		var err error
-		if st, err = d.hold(ctx, s, f.helpers(s.id)); err != nil {
-			return yield(nil, &convert.Skip{What: "session " + s.id, Why: err}) && ctx.Err() == nil
+		out, err := d.goOn(ctx, s, f), error(nil)
+		if out == nil {
+			out, err = d.whole(ctx, s, f)
 		}
-		first(ctx, st, s)
+		return yield(out, err) && ctx.Err() == nil
 	}
-	out := take(ctx, st, s, f)
-	out.Units = convert.RowUnits(s.id, s.stamp, marshal(keptSession{s.first}))
-	return yield(out, nil)
+	return yield(take(ctx, st, s, f), nil)
 }
 
 // families are sessions with the helpers that they started.
@@ -223,7 +221,7 @@ func take(ctx context.Context, st store, s *session, f families) *convert.Sessio
 		s.rest["todo"] = todo
 	}
 	out.Copied = source(ctx, st, s, f.roots)
-	out.Entries = entries(ctx, st, s.id)
+	out.Entries = entries(ctx, st, s.id, nil)
 	out.Head, out.Lost = at(ctx, st, s)
 
 	helpers := f.helpers(s.id)
@@ -235,7 +233,7 @@ func take(ctx context.Context, st store, s *session, f families) *convert.Sessio
 	}
 	known := map[string]map[string]json.RawMessage{}
 	for _, h := range helpers {
-		out.Workers = append(out.Workers, convert.Worker{Name: h.id, Call: calls[h.id], Entries: entries(ctx, st, h.id)})
+		out.Workers = append(out.Workers, convert.Worker{Name: h.id, Call: calls[h.id], Entries: entries(ctx, st, h.id, nil)})
 		known[h.id] = about(h, calls[h.id])
 	}
 	if len(known) > 0 {
@@ -362,17 +360,24 @@ func source(ctx context.Context, st store, s *session, roots []*session) string 
 	if s.first.IsZero() || !s.first.Before(s.created) {
 		return ""
 	}
-	var own []time.Time
-	best, most := "", 0
+	var before []*session
 	for _, other := range roots {
-		if other == s || !other.first.Equal(s.first) || !other.created.Before(s.created) {
-			continue
+		if other != s && other.first.Equal(s.first) && other.created.Before(s.created) {
+			before = append(before, other)
 		}
-		if own == nil {
-			own = times(ctx, st, s.id)
-		}
+	}
+	if len(before) == 0 {
+		return ""
+	}
+	if len(before) > convert.MaxKin {
+		slices.SortStableFunc(before, func(a, b *session) int { return a.created.Compare(b.created) })
+		before = before[:convert.MaxKin]
+	}
+	own := times(ctx, st, s.id)
+	best, most := "", 0
+	for _, other := range before {
 		n := 2 * common(own, times(ctx, st, other.id))
-		if other.title == before(s.title) {
+		if other.title == titleBefore(s.title) {
 			n++ // of two that share as many, prefer the one whose title was counted up
 		}
 		if n >= most {
@@ -399,9 +404,9 @@ func common(a, b []time.Time) (n int) {
 	return n
 }
 
-// before returns the title of a fork's source: opencode appends a number that
+// titleBefore returns the title of a fork's source: opencode appends a number that
 // counts up.
-func before(title string) string {
+func titleBefore(title string) string {
 	base, n, ok := strings.Cut(title, " (fork #")
 	count, err := strconv.Atoi(strings.TrimSuffix(n, ")"))
 	if !ok || err != nil || count < 1 {

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -85,7 +86,12 @@ func (c *Control) Add(ctx context.Context, i *transfer.Importer, path string) er
 		p.Tool, err = transfer.ToolNamed(i.Tool)
 	} else {
 		p, err = i.Detect(ctx, path)
-		err = hint.With(err, "name the tool with --from; see which are known: tidemark import --help")
+		switch {
+		case errors.Is(err, tidemark.ErrNotFound):
+			err = fmt.Errorf("%s: %w", path, err)
+		case err != nil:
+			err = hint.With(err, "name the tool with --from; see which are known: tidemark import --help")
+		}
 	}
 	if err != nil {
 		return err

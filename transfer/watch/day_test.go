@@ -61,9 +61,8 @@ func none(string, int) string { return "" }
 // dayTools are ten, in the forms in which they keep a conversation of one person.
 var dayTools = []dayTool{
 	{name: "claude-code", foreign: same, file: func(id string) string { return ".claude/projects/-w/" + id + ".jsonl" }, head: none, line: func(id string, n int) string {
-		// A session with the first record of another one would be its fork.
-		parent := strings.ReplaceAll(parent(n), "m", id+"-m")
-		return fmt.Sprintf(`{"type":"user","uuid":"%s-m%d","parentUuid":%s,"sessionId":%q,"cwd":"/w","timestamp":%q,"version":"2.1.325","message":{"role":"user","content":%q}}`, id, n, parent, id, at(n), dayText(id, n))
+		// All begin with the record of one, as if they were its forks.
+		return fmt.Sprintf(`{"type":"user","uuid":"m%d","parentUuid":%s,"sessionId":%q,"cwd":"/w","timestamp":%q,"version":"2.1.325","message":{"role":"user","content":%q}}`, n, parent(n), id, at(n), dayText(id, n))
 	}},
 	{name: "codex", foreign: same, file: func(id string) string {
 		return ".codex/sessions/2026/11/01/rollout-2026-11-01T10-00-00-" + id + ".jsonl"

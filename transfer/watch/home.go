@@ -60,6 +60,15 @@ func (w *Watcher) find(ctx context.Context) {
 			places = append(places, transfer.Place{Tool: t, Path: a.Path})
 		}
 	}
+	if !slices.Equal(w.ignored, s.Ignored) { // what is wanted now may have been left out
+		for _, h := range w.homes {
+			h.again, h.notBefore = true, time.Time{}
+			if !h.sweepAt.IsZero() {
+				h.sweepAt = time.Now()
+			}
+		}
+		w.ignored = slices.Clone(s.Ignored)
+	}
 	wanted := make(map[string]bool)
 	for rank, p := range places {
 		if w.o.Tool != "" && p.Tool.Name != w.o.Tool || s.ignores(p.Path) {

@@ -29,7 +29,8 @@ type Screen struct {
 // what was imported.
 type shown struct {
 	Event
-	changed sessionSet
+	changed  sessionSet
+	progress string // of an import that goes on; "": none does
 }
 
 // Tell shows an Event. It is what Options.Tell wants.
@@ -40,18 +41,31 @@ func (s *Screen) Tell(e Event) {
 		fmt.Fprintln(s.W, render.CleanLine(s.line(e)))
 		return
 	}
+	h := s.home(e.Tool, e.Path)
+	e.Sessions, e.Entries = h.changed.add(e), e.Entries+h.Entries
+	h.Event, h.progress = e, ""
+	s.paint()
+}
+
+// Progress shows on a terminal how far an import is. It is what Options.Progress wants.
+func (s *Screen) Progress(p Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Terminal {
+		s.home(p.Tool, p.Path).progress = p.String()
+		s.paint()
+	}
+}
+
+// home is what stands on the screen of a home.
+func (s *Screen) home(tool, path string) *shown {
 	for i := range s.homes {
-		if h := s.homes[i]; h.Tool == e.Tool && h.Path == e.Path {
-			e.Sessions, e.Entries = h.changed.add(e), e.Entries+h.Entries
-			s.homes[i].Event = e
-			s.paint()
-			return
+		if h := &s.homes[i]; h.Tool == tool && h.Path == path {
+			return h
 		}
 	}
-	h := shown{e, make(sessionSet)}
-	h.changed.add(e)
-	s.homes = append(s.homes, h)
-	s.paint()
+	s.homes = append(s.homes, shown{Event: Event{Tool: tool, Path: path}, changed: make(sessionSet)})
+	return &s.homes[len(s.homes)-1]
 }
 
 // paint shows all homes again, in the place where they are.
@@ -61,18 +75,26 @@ func (s *Screen) paint() {
 		fmt.Fprintf(&b, "\x1b[%dA", s.lines)
 	}
 	for _, h := range s.homes {
-		b.WriteString("\r\x1b[K" + render.Truncate(render.CleanLine(s.line(h.Event)), max(s.Columns-1, 20)) + "\n")
+		line := s.line(h.Event)
+		if h.progress != "" {
+			line = fmt.Sprintf("%s  %-14s %s  %s", time.Now().Format(time.TimeOnly), h.Tool, h.progress, s.path(h.Path))
+		}
+		b.WriteString("\r\x1b[K" + render.Truncate(render.CleanLine(line), max(s.Columns-1, 20)) + "\n")
 	}
 	s.lines = len(s.homes)
 	io.WriteString(s.W, b.String()) // there is nobody to tell that the terminal is gone
 }
 
+// path is a path as it is shown.
+func (s *Screen) path(path string) string {
+	if s.Path == nil {
+		return path
+	}
+	return s.Path(path)
+}
+
 // line says in a line what happened.
 func (s *Screen) line(e Event) string {
-	path := e.Path
-	if s.Path != nil {
-		path = s.Path(path)
-	}
 	says := fmt.Sprintf("%s  %-14s %d session(s), %d new entries", e.At.Local().Format(time.TimeOnly), e.Tool, e.Sessions, e.Entries)
 	if e.Drafts > 0 {
 		says += ", being written"
@@ -91,7 +113,7 @@ func (s *Screen) line(e Event) string {
 	case Missing:
 		says += "; is not there any more, what was taken in stays"
 	}
-	says += "  " + path
+	says += "  " + s.path(e.Path)
 	if e.Swept != "" {
 		says += "; looked through from time to time: " + e.Swept
 	}

@@ -54,10 +54,17 @@ func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Conte
 			left = true
 		}
 		if len(e.Problems) < maxProblems {
-			e.Problems = append(e.Problems, text.Shorten(err.Error(), maxProblemBytes))
+			e.Problems = append(e.Problems, problemText(err))
 		}
 	}
 	i.Skip, i.Refuse = note, note
+	told := e.At
+	i.Progress = func(n int, what string) {
+		if now := time.Now(); what == "sessions" && now.Sub(told) >= progressEvery {
+			told = now
+			w.o.Progress(Progress{Tool: h.Tool.Name, Path: h.Path, Done: n, Expected: i.Expected, For: now.Sub(e.At)})
+		}
+	}
 	i.Ignore = func(s *convert.Session) bool {
 		return settings.ignores(s.Project) || slices.ContainsFunc(s.Units, func(u convert.Unit) bool {
 			return settings.ignores(filepath.Join(h.Path, filepath.FromSlash(u.Name)))
@@ -90,6 +97,12 @@ var errTooLong = tidemark.Unsupportedf("it took longer than an import may; the n
 
 // maxProblemBytes bounds what is reported of a problem: it may quote a file.
 const maxProblemBytes = 300
+
+// problemText is what is reported of a problem.
+func problemText(err error) string { return text.Shorten(err.Error(), maxProblemBytes) }
+
+// progressEvery is how often is told how far an import is, and after what time at first.
+const progressEvery = 500 * time.Millisecond
 
 // sizeEvery is how often the size of the store is looked at.
 const sizeEvery = 5 * time.Second

@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
@@ -54,9 +55,22 @@ type Options struct {
 	// never ends does not keep the others waiting; zero: 10 min.
 	ImportAtMost time.Duration
 
-	// Tell is called with what happened. It may be nil.
-	Tell func(Event)
+	// Tell is called with what happened, and Progress during an import that takes
+	// long. They may be nil.
+	Tell     func(Event)
+	Progress func(Progress)
 }
+
+// Progress is how far an import of a home is.
+type Progress struct {
+	Tool, Path string
+	Done       int // sessions
+	Expected   int // about how many there are; 0: not known
+	For        time.Duration
+}
+
+// String says it in a line.
+func (p Progress) String() string { return render.Progress(p.For, p.Done, p.Expected, "sessions") }
 
 // Event is something that happened to a home.
 type Event struct {
@@ -124,6 +138,7 @@ type Watcher struct {
 	homes    map[string]*home // by tool and path
 	waiting  map[string]bool  // folders in which homes may appear
 	discover time.Time        // when homes are looked for again
+	ignored  []string         // as they were when homes were last looked for
 	notifier Notifier         // nil: there are no notifications
 	unheard  string           // why there are none
 	reported time.Time
@@ -152,6 +167,9 @@ func New(o Options) *Watcher {
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
 	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
 	return &Watcher{o: o, control: ControlOf(o), homes: make(map[string]*home), waiting: make(map[string]bool),
 		byFolder: make(map[string][]*home), wake: make(chan struct{}, 1)}
 }
@@ -168,8 +186,9 @@ func (o Options) check() error {
 }
 
 // Once imports what changed in every home, unless the user wants a pause, and
-// returns what happened in each. Where a watcher runs, that one does it, and the homes
-// are as it reports them.
+// returns what happened in each, also if it was ended early; that one cannot be read is a
+// problem of that one. Where
+// a watcher runs, that one does it, and the homes are as it reports them.
 func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	if err := w.o.check(); err != nil {
 		return nil, err
@@ -188,11 +207,17 @@ func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 			continue
 		}
 		e, _, err := w.take(ctx, h)
-		if err != nil {
-			return all, err
+		if err != nil && (ctx.Err() != nil || !transfer.ConcernsInput(err)) {
+			return append(all, e), err
 		}
+		if err != nil {
+			e.Problems = append(e.Problems, problemText(err))
+		}
+		h.event, h.total = e, e
 		all = append(all, e)
 	}
+	w.news = true
+	w.report(ctx, true)
 	return all, nil
 }
 
@@ -401,6 +426,11 @@ func (w *Watcher) report(ctx context.Context, now bool) {
 		return
 	}
 	r := Report{Unheard: w.unheard, Homes: []Event{}, Answered: w.answered}
+	if w.o.Tool != "" { // of the others is known what was before
+		if was, err := w.control.Report(ctx); err == nil {
+			r.Homes = slices.DeleteFunc(was.Homes, func(e Event) bool { return e.Tool == w.o.Tool })
+		}
+	}
 	for _, h := range w.inOrder() {
 		e := h.total
 		e.Problems = nil

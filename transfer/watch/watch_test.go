@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // never is longer than any test.
@@ -494,5 +495,66 @@ func TestANewSessionIsImportedWithoutALookThroughTheHome(t *testing.T) {
 	}
 	if diff := entries(kept(t, r.s)); diff != 12 {
 		t.Errorf("%d entries, want 12", diff)
+	}
+}
+
+func TestAWatcherTakesInWhatIsNoLongerIgnored(t *testing.T) {
+	r := newRig(t)
+	r.o.SweepAfter, r.o.SweepAtLeast = time.Hour, time.Hour // it has to know by itself
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	r.append(r.transcript("-private", 1), say(idOf(1), 0, "/private"))
+	if err := r.control().Ignore(t.Context(), "/private"); err != nil {
+		t.Fatal(err)
+	}
+	r.run()
+	if e := r.until("what is not ignored", func(e Event) bool { return e.Sessions == 1 }); e.Ignored != 1 {
+		t.Errorf("%d were left out, want 1", e.Ignored)
+	}
+	if err := r.control().Remove(t.Context(), "/private"); err != nil {
+		t.Fatal(err)
+	}
+	r.until("what was ignored", func(e Event) bool { return e.Sessions == 1 && e.Ignored == 0 })
+	if all := kept(t, r.s); len(all) != 2 {
+		t.Errorf("%d sessions are here, want 2", len(all))
+	}
+}
+
+func TestWhatWasTakenInOnceIsInTheStatus(t *testing.T) {
+	r := newRig(t)
+	r.append(r.transcript("-tea", 1), say(idOf(1), 0, "/tea")+"{\n")
+	r.append(filepath.Join(r.home, ".qwen", "projects", "-tea", "chats", idOf(2)+".jsonl"), sayQwen(idOf(2), 0))
+	for _, tool := range []string{"", "qwen-code"} { // one tool alone leaves the others as they were
+		o := r.o
+		o.Tool = tool
+		if _, err := New(o).Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		st := r.status()
+		if len(st.Tools) != 2 || len(st.Tools[0].Homes) != 1 || len(st.Tools[1].Homes) != 1 {
+			t.Fatalf("after %q: %+v", tool, st.Tools)
+		}
+		if h := st.Tools[0].Homes[0]; h.Path != filepath.Join(r.home, ".claude") || len(h.Problems) != 1 || st.Running {
+			t.Errorf("after %q: %+v", tool, st)
+		}
+	}
+}
+
+func TestAFolderThatIsNotThereIsNotAdded(t *testing.T) {
+	r := newRig(t)
+	nowhere := filepath.Join(r.home, "nowhere")
+	err := r.control().Add(t.Context(), &transfer.Importer{}, nowhere)
+	if !errors.Is(err, tidemark.ErrNotFound) || !strings.Contains(err.Error(), nowhere) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAHomeThatCannotBeReadKeepsNoOtherOut(t *testing.T) {
+	r := newRig(t)
+	r.append(r.transcript("-tea", 1), say(idOf(1), 0, "/tea"))
+	r.append(filepath.Join(r.home, ".qwen", "projects", "-tea", "chats", idOf(2)+".jsonl"), sayQwen(idOf(2), 0))
+	r.o.ImportAtMost = time.Nanosecond
+	all, err := New(r.o).Once(t.Context())
+	if err != nil || len(all) != 2 || len(all[0].Problems) == 0 || len(all[1].Problems) == 0 {
+		t.Errorf("of two homes that take too long: %+v, %v", all, err)
 	}
 }
