@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -59,8 +60,8 @@ func (r Remote) Row(when func(time.Time) string) []string {
 // machineBytes is the length of the id of a machine.
 const machineBytes = 8
 
-// thisMachine is the record of what this store is called at remotes. The id is
-// another one after the store was restored from a backup.
+// thisMachine is the record of what this store is called at its first remote. The id
+// is another one after the store was restored from a backup, and at each other remote.
 type thisMachine struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -76,7 +77,7 @@ type settings struct {
 	Identity string           `json:"identity"` // opens the keyring
 	Store    string           `json:"store"`    // the id of the keyring
 	Ring     int64            `json:"ring"`     // the newest keyring that was seen
-	Machine  string           `json:"machine"`  // what this store was called there when it last wrote
+	Machine  string           `json:"machine"`  // what this store is called there
 	Own      point            `json:"own"`
 	Under    string           `json:"under,omitempty"`   // the key of the keyring that it was sealed with
 	Pending  *point           `json:"pending,omitempty"` // the head that was about to be written
@@ -169,6 +170,12 @@ func (r *Remotes) noteMachines(ctx context.Context, c *settings) error {
 	}
 	return r.changeMachines(ctx, func(m *store.Machines) {
 		m.This, m.Names[me.ID] = me.ID, me.Name
+		if c.Machine != "" && c.Machine != me.ID && !slices.Contains(m.Others, c.Machine) {
+			m.Others = append(m.Others, c.Machine)
+		}
+		if c.Machine != "" {
+			m.Names[c.Machine] = me.Name
+		}
 		for id, p := range c.Peers {
 			m.Names[id] = cmp.Or(p.Name, m.Names[id])
 		}
@@ -213,11 +220,39 @@ func (r *Remotes) machine(ctx context.Context) (m thisMachine, err error) {
 	return m, err
 }
 
-// rename gives this store another id.
-func (r *Remotes) rename(ctx context.Context, version int64) (thisMachine, error) {
+// machineAt returns what this store is called at a remote, and notes it in c. No two
+// remotes have the same id. A store that was restored from a backup finds out at a
+// remote where there is more under its id than it knows of; one that keeps less would
+// let it give names that are taken elsewhere.
+func (r *Remotes) machineAt(ctx context.Context, c *settings) (thisMachine, error) {
+	me, err := r.machine(ctx)
+	if err != nil {
+		return me, err
+	}
+	id, taken := cmp.Or(c.Machine, me.ID), false
+	for other, err := range r.all(ctx) {
+		if err != nil {
+			return me, err
+		}
+		// Earlier programs used one id everywhere: the first remote keeps it.
+		taken = taken || other.Machine == id && other.Name != c.Name && (c.Machine == "" || other.Name < c.Name)
+	}
+	if taken {
+		id, c.Own, c.Pending = newMachineID(), point{}, nil
+	}
+	c.Machine, me.ID = id, id
+	return me, nil
+}
+
+func newMachineID() string {
 	var id [machineBytes]byte
 	rand.Read(id[:])
-	m := thisMachine{ID: hex.EncodeToString(id[:]), Name: cmp.Or(r.host, "machine")}
+	return hex.EncodeToString(id[:])
+}
+
+// rename gives this store another id.
+func (r *Remotes) rename(ctx context.Context, version int64) (thisMachine, error) {
+	m := thisMachine{ID: newMachineID(), Name: cmp.Or(r.host, "machine")}
 	if len(m.Name) > maxName {
 		m.Name = m.Name[:maxName]
 	}
@@ -235,18 +270,11 @@ func (r *Remotes) List(ctx context.Context) ([]Remote, error) {
 	if _, err := r.k.Get(ctx, machineKey, &me); err != nil {
 		return nil, err
 	}
-	for rec, err := range r.k.Backend().List(ctx, tidemark.Query{Kind: records.KindRemote, Prefix: "r", Order: tidemark.ByID}) {
+	for c, err := range r.all(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if strings.Contains(rec.ID, ".") || rec.Owner != "" {
-			continue
-		}
-		var c settings
-		if err := records.Decode(rec, &c); err != nil {
-			return nil, err
-		}
-		one := Remote{Name: c.Name, URL: c.URL, MetAt: c.MetAt, Machines: []Machine{{ID: me.ID, Name: me.Name, At: c.MetAt, This: true}}}
+		one := Remote{Name: c.Name, URL: c.URL, MetAt: c.MetAt, Machines: []Machine{{ID: cmp.Or(c.Machine, me.ID), Name: me.Name, At: c.MetAt, This: true}}}
 		for id, p := range c.Peers {
 			one.Machines = append(one.Machines, Machine{ID: id, Name: p.Name, At: p.At})
 		}
@@ -255,6 +283,24 @@ func (r *Remotes) List(ctx context.Context) ([]Remote, error) {
 	}
 	slices.SortFunc(all, func(a, b Remote) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
+}
+
+// all yields the settings of the remotes.
+func (r *Remotes) all(ctx context.Context) iter.Seq2[*settings, error] {
+	return func(yield func(*settings, error) bool) {
+		for rec, err := range r.k.Backend().List(ctx, tidemark.Query{Kind: records.KindRemote, Prefix: "r", Order: tidemark.ByID}) {
+			if err == nil && (strings.Contains(rec.ID, ".") || rec.Owner != "") {
+				continue
+			}
+			c := &settings{version: rec.Version}
+			if err == nil {
+				err = records.Decode(rec, c)
+			}
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // URLs returns where the remotes are.
@@ -281,7 +327,8 @@ func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
 		return err
 	}
 	defer blobs.Close()
-	m, err := r.machine(ctx)
+	c := &settings{Name: name, URL: url}
+	m, err := r.machineAt(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -289,7 +336,7 @@ func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
 	if err != nil {
 		return err
 	}
-	c := &settings{Name: name, URL: url, Identity: identity}
+	c.Identity = identity
 	version, body, err := newestRing(ctx, blobs)
 	var ring *seal.Ring
 	switch {

@@ -153,8 +153,14 @@ func Run(ctx context.Context, s *store.Store, name string, o Options) (report Re
 	if y.c, err = y.remotes.load(ctx, y.c.Name); err != nil {
 		return report, err
 	}
-	if y.me, err = y.remotes.machine(ctx); err != nil {
+	called := y.c.Machine
+	if y.me, err = y.remotes.machineAt(ctx, y.c); err != nil {
 		return report, err
+	}
+	if y.me.ID != called && !o.DryRun { // before anything is named by it
+		if err := y.remotes.save(ctx, y.c); err != nil {
+			return report, err
+		}
 	}
 	if y.blobs, err = y.o.open(ctx, y.c.URL); err != nil {
 		return report, err
@@ -266,10 +272,6 @@ func (y *syncer) problem(p Problem) { y.report.Problems = append(y.report.Proble
 // has written it, such as the one of which this is a backup, this one takes another
 // id, and what is there is another machine's.
 func (y *syncer) ownHead(ctx context.Context) (*head, error) {
-	if y.c.Machine != "" && y.c.Machine != y.me.ID { // by another remote
-		y.c.Own, y.c.Pending = point{}, nil
-	}
-	y.c.Machine = y.me.ID
 	data, err := y.blobs.Get(ctx, headName(y.me.ID))
 	if isAbsent(err) {
 		if y.c.Own.Generation > 0 {
@@ -334,21 +336,33 @@ func (y *syncer) remember(ctx context.Context, own *head) error {
 	return y.saveStates(ctx)
 }
 
-// takeNewID makes this store another machine: what it had pushed under its old id
-// keeps its names, and the rest gets names of the new one.
+// takeNewID makes this store another machine at this remote: what it had pushed under
+// its old id keeps its names, and the rest gets names of the new one.
 func (y *syncer) takeNewID(ctx context.Context) (*head, error) {
 	if y.o.DryRun {
 		return nil, tidemark.Conflictf("another store writes to the remote as this machine; a run that is no dry one takes another id")
 	}
-	var old thisMachine
-	r, err := y.k.Get(ctx, machineKey, &old)
+	var first thisMachine
+	r, err := y.k.Get(ctx, machineKey, &first)
 	if err != nil {
 		return nil, err
 	}
-	if y.me, err = y.remotes.rename(ctx, r.Version); err != nil {
-		return nil, err
+	old := y.me.ID
+	if y.me.ID = newMachineID(); first.ID == old {
+		if y.me, err = y.remotes.rename(ctx, r.Version); err != nil {
+			return nil, err
+		}
 	}
 	y.c.Machine, y.c.Own, y.c.Pending = y.me.ID, point{}, nil
+	if err := y.remotes.save(ctx, y.c); err != nil {
+		return nil, err
+	}
+	err = y.remotes.changeMachines(ctx, func(m *store.Machines) {
+		m.Others = slices.DeleteFunc(m.Others, func(id string) bool { return id == old })
+	})
+	if err != nil {
+		return nil, err
+	}
 	y.report.Renamed = y.me.ID
 	return y.again(), nil
 }
