@@ -86,6 +86,35 @@ func share(t *testing.T, url string, env []string) (laptop, desktop teamHome) {
 	return laptop, desktop
 }
 
+// TestTheWordsOfPairAreTyped joins as the guide says: who types no file is asked.
+func TestTheWordsOfPairAreTyped(t *testing.T) {
+	t.Parallel()
+	laptop, desktop, stick := newTeamHome(t), newTeamHome(t), t.TempDir()
+	laptop.run(nil, "remote", "add", "home", "file:"+stick)
+	pair := laptop.command(nil, "remote", "pair")
+	var said strings.Builder
+	pair.Stderr = &said
+	words, err := pair.Output()
+	if err != nil || !strings.Contains(said.String(), "On the other machine, which asks for them: tidemark remote add home file:"+stick) {
+		t.Fatalf("%v: %s", err, &said)
+	}
+	add := onTerminal(t, desktop.command(nil, "remote", "add", "home", "file:"+stick), 120)
+	add.shows("The words that tidemark remote pair shows")
+	add.types(strings.TrimSpace(string(words)) + "\r")
+	add.shows("shares its sessions by home now")
+	if code := add.ends(); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	desktop.run(nil, "sync")
+	late := onTerminal(t, newTeamHome(t).command(nil, "remote", "add", "home", "file:"+stick), 120)
+	late.shows("The words that tidemark remote pair shows")
+	late.types(strings.TrimSpace(string(words)) + "\r")
+	late.shows("hint: on a machine that is in, get another one")
+	if code := late.ends(); code != 12 {
+		t.Errorf("words that were used end with %d", code)
+	}
+}
+
 // TestResumeSaysThatAnotherMachineGoesOn has one home go on with a session in an agent,
 // and another one begin to: it is told so, and both go on.
 func TestResumeSaysThatAnotherMachineGoesOn(t *testing.T) {

@@ -88,6 +88,9 @@ type settings struct {
 	version int64
 }
 
+// named adds to an error of a place which remote that is. Others tell its URL.
+func (c *settings) named(err error) error { return fmt.Errorf("remote %s: %w", c.Name, err) }
+
 // point is one head of a machine.
 type point struct {
 	Generation int64  `json:"generation"`
@@ -127,6 +130,28 @@ func checkName(name string) error {
 	return nil
 }
 
+func noRemote() error {
+	return hint.With(tidemark.NotFoundf("this store has no remote"), "add one: tidemark remote add home file:/media/stick/tidemark")
+}
+
+// names returns the remote that is named, or all of them where none is: ErrNotFound.
+func (r *Remotes) names(ctx context.Context, name string) (names []string, err error) {
+	if name != "" {
+		c, err := r.load(ctx, name)
+		return []string{c.Name}, err
+	}
+	for c, err := range r.all(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, c.Name)
+	}
+	if slices.Sort(names); len(names) == 0 {
+		return nil, noRemote()
+	}
+	return names, nil
+}
+
 // load returns the settings of a remote; "" means the only one. ErrNotFound.
 func (r *Remotes) load(ctx context.Context, name string) (*settings, error) {
 	if name == "" {
@@ -135,7 +160,7 @@ func (r *Remotes) load(ctx context.Context, name string) (*settings, error) {
 		case err != nil:
 			return nil, err
 		case len(all) == 0:
-			return nil, hint.With(tidemark.NotFoundf("this store has no remote"), "add one: tidemark remote add home file:/media/stick/tidemark")
+			return nil, noRemote()
 		case len(all) > 1:
 			return nil, hint.With(tidemark.Invalidf("this store has %d remotes", len(all)), "name one of them, such as: %s", all[0].Name)
 		}
@@ -320,7 +345,7 @@ func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
 		return err
 	}
 	if has, err := r.k.Has(ctx, r.key(name)); err != nil || has {
-		return cmp.Or(err, tidemark.Existsf("there is a remote %s already", name))
+		return cmp.Or(err, hint.With(tidemark.Existsf("there is a remote %s already", name), "give this one another name, or leave the other: tidemark remote rm %s", name))
 	}
 	blobs, err := remote.Open(ctx, url, r.places)
 	if err != nil {
@@ -348,7 +373,9 @@ func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
 		return hint.With(tidemark.Errorf(tidemark.ErrSealed, "%s: others use it already, and nothing was given that opens it", url),
 			"on one of their machines: tidemark remote pair; then here: tidemark remote add %s %s --code-file FILE", name, url)
 	default:
-		ring, err = letIn(ctx, body, code, slot)
+		if ring, err = letIn(ctx, body, code, slot); err != nil {
+			err = fmt.Errorf("%s: %w", url, err)
+		}
 	}
 	if err != nil {
 		return err
@@ -367,9 +394,13 @@ const pairLabel = "pair until "
 func letIn(ctx context.Context, body []byte, code string, slot seal.NewSlot) (*seal.Ring, error) {
 	u, err := seal.KeyFile([]byte(code))
 	if err != nil {
-		return nil, err
+		return nil, hint.With(err, "give the words that tidemark remote pair printed, and nothing else, or an age identity")
 	}
 	ring, err := seal.OpenRing(ctx, body, u)
+	if errors.Is(err, tidemark.ErrSealed) {
+		return nil, hint.With(tidemark.Errorf(tidemark.ErrSealed, "what was given does not open it: a code lets one machine in, once, while it is good"),
+			"on a machine that is in, get another one: tidemark remote pair")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -456,6 +487,16 @@ func (r *Remotes) Pair(ctx context.Context, name string, until time.Time) (code 
 	return code, err
 }
 
+// Where returns the name and the URL of a remote, as another machine adds it; "" means
+// the only one.
+func (r *Remotes) Where(ctx context.Context, name string) (string, error) {
+	c, err := r.load(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return c.Name + " " + c.URL, nil
+}
+
 // Forget lets a machine out: it cannot open what is written from then on. What it
 // wrote stays, and what it has read it has. ErrNotFound.
 func (r *Remotes) Forget(ctx context.Context, name, machine string) error {
@@ -491,7 +532,7 @@ func (r *Remotes) changeRing(ctx context.Context, name string, change func(*sett
 	}
 	blobs, err := remote.Open(ctx, c.URL, r.places)
 	if err != nil {
-		return err
+		return c.named(err)
 	}
 	defer blobs.Close()
 	ring, err := c.openRing(ctx, blobs)

@@ -120,10 +120,11 @@ type syncer struct {
 	ring    *seal.Ring
 	report  *Report
 
-	machines map[string]bool     // that have a head
-	states   map[int]*shardState // that were loaded
-	anew     bool                // nothing of this machine is at the remote, whatever it remembers
-	past     *past               // what pastOf returned last
+	inProject func(path string) bool // is the one that is selected
+	machines  map[string]bool        // that have a head
+	states    map[int]*shardState    // that were loaded
+	anew      bool                   // nothing of this machine is at the remote, whatever it remembers
+	past      *past                  // what pastOf returned last
 }
 
 // Run pushes to a remote, pulls from it, or both; "" means the only remote. Each
@@ -133,7 +134,7 @@ type syncer struct {
 // run is under way. What is wrong with single sessions or machines is in the Report.
 func Run(ctx context.Context, s *store.Store, name string, o Options) (report Report, err error) {
 	y := &syncer{s: s, k: s.Records(), o: o, remotes: Of(s.Records(), o.Host, o.Places), report: &report,
-		machines: make(map[string]bool), states: make(map[int]*shardState)}
+		inProject: inProject(ctx, s, o.Project), machines: make(map[string]bool), states: make(map[int]*shardState)}
 	if y.o.open == nil {
 		y.o.open = func(ctx context.Context, url string) (remote.Blobs, error) { return remote.Open(ctx, url, o.Places) }
 	}
@@ -163,7 +164,7 @@ func Run(ctx context.Context, s *store.Store, name string, o Options) (report Re
 		}
 	}
 	if y.blobs, err = y.o.open(ctx, y.c.URL); err != nil {
-		return report, err
+		return report, y.c.named(err)
 	}
 	defer y.blobs.Close()
 	return report, y.run(ctx)
@@ -487,7 +488,21 @@ func (y *syncer) getShard(ctx context.Context, machine string, n int, hash strin
 
 // selects reports whether the options include a session with these tags.
 func (y *syncer) selects(project string, tags []string) bool {
-	return !slices.Contains(tags, Private) && (y.o.Project == "" || y.o.Project == project) && (y.o.Tag == "" || slices.Contains(tags, y.o.Tag))
+	return !slices.Contains(tags, Private) && (y.o.Project == "" || y.inProject(project)) && (y.o.Tag == "" || slices.Contains(tags, y.o.Tag))
+}
+
+// inProject returns a function that reports whether a path is that of a project, also
+// if the project was moved; it remembers what it found.
+func inProject(ctx context.Context, s *store.Store, project string) func(path string) bool {
+	known := map[string]bool{project: true, "": project == ""}
+	return func(path string) bool {
+		is, ok := known[path]
+		if !ok {
+			is, _ = s.SameProject(ctx, project, path) // what cannot be told is not selected
+			known[path] = is
+		}
+		return is
+	}
 }
 
 // shardState is what this store remembers of the sessions of a shard, so that it
