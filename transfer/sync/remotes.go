@@ -88,7 +88,7 @@ type settings struct {
 	version int64
 }
 
-// named adds to an error of a place which remote that is. Others tell its URL.
+// named adds to an error of a place which remote that is.
 func (c *settings) named(err error) error { return fmt.Errorf("remote %s: %w", c.Name, err) }
 
 // point is one head of a machine.
@@ -534,6 +534,7 @@ func (r *Remotes) changeRing(ctx context.Context, name string, change func(*sett
 	if err != nil {
 		return c.named(err)
 	}
+	blobs = c.naming(blobs)
 	defer blobs.Close()
 	ring, err := c.openRing(ctx, blobs)
 	if err != nil {

@@ -166,6 +166,7 @@ func Run(ctx context.Context, s *store.Store, name string, o Options) (report Re
 	if y.blobs, err = y.o.open(ctx, y.c.URL); err != nil {
 		return report, y.c.named(err)
 	}
+	y.blobs = y.c.naming(y.blobs)
 	defer y.blobs.Close()
 	return report, y.run(ctx)
 }
