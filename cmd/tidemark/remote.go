@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -124,7 +125,7 @@ func (a *app) remoteCheck() *cobra.Command {
 				return err
 			}
 			err = a.printf(c, "%s: %d machines, %d sessions, %d blobs are whole; %d removed that nothing needs\n", c.Remote, c.Machines, c.Sessions, c.Blobs, c.Removed)
-			return errors.Join(err, a.syncProblems(c.Problems))
+			return errors.Join(err, a.syncProblems(c.Remote, c.Problems))
 		})}
 }
 
@@ -171,16 +172,16 @@ func (a *app) syncOptions(cmd *cobra.Command) sync.Options {
 	return sync.Options{Holder: a.holder(cmd), Host: a.host(), Places: a.places(), Progress: func(done int, what string) { a.progress("%d %s", done, what) }}
 }
 
-// syncProblems tells what could not be done. What only waits is no failure.
-func (a *app) syncProblems(all []sync.Problem) error {
+// syncProblems tells what could not be done at a remote. What only waits is no failure.
+func (a *app) syncProblems(name string, all []sync.Problem) error {
 	faults := 0
 	for _, p := range all {
-		if a.say("tidemark: %s", p); !p.Waits {
+		if a.say("tidemark: remote %s: %s", name, p); !p.Waits {
 			faults++
 		}
 	}
 	if faults > 0 {
-		return &partly{faults}
+		return hint.With(&partly{faults}, "what is kept here is whole; on the machine that is named, this pushes again what is damaged: tidemark remote check %s && tidemark sync %s", name, name)
 	}
 	return nil
 }
@@ -242,5 +243,5 @@ func (a *app) printSync(r sync.Report, dry bool, err error) error {
 	if r.Renamed != "" {
 		a.say("Another store writes to the remote as this machine, such as the one of which this is a copy. This one is machine %s now.", r.Renamed)
 	}
-	return errors.Join(a.printf(r, "%s", r.Text(dry)), a.syncProblems(r.Problems))
+	return errors.Join(a.printf(r, "%s", r.Text(dry)), a.syncProblems(r.Remote, r.Problems))
 }
