@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -21,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer/link"
 )
 
 // furnished fills a site with something of everything, and returns the address
@@ -57,12 +59,13 @@ func furnished(t *testing.T, s *site) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	must[tenant.Link](t)(users.PutLink(ctx, tenant.Link{Name: link.NewName(), Tenant: org.ID, User: jo.ID, ExpiresAt: time.Now().Add(24 * time.Hour)}, []byte("sealed")))
 	return map[string]string{
 		"home": "/", "sessions": "/sessions", "trash": "/sessions?state=trash", "search": "/sessions?q=tide", "search-none": "/sessions?q=nowhere",
 		"session": "/sessions/" + id, "session-find": "/sessions/" + id + "?find=tide&at=2", "session-trash": "/sessions/" + string(trashed), "tree": "/sessions/" + id + "/tree",
 		"fleet": "/fleet", "agent": "/fleet/agents/coder", "jobs": "/fleet/jobs", "timeline": "/fleet/jobs?view=timeline",
 		"job": "/fleet/jobs/" + job.Job().ID, "job-failed": "/fleet/jobs/" + failed.ID,
-		"usage": "/usage", "store": "/store", "audit": "/store/audit", "tokens": "/store/tokens", "users": "/store/users", "user": "/store/users/" + jo.ID, "tenants": "/store/tenants",
+		"usage": "/usage", "store": "/store", "audit": "/store/audit", "tokens": "/store/tokens", "users": "/store/users", "links": "/store/links", "user": "/store/users/" + jo.ID, "tenants": "/store/tenants",
 		"missing": "/nowhere", "wrong": "/sessions?cursor=forged",
 	}
 }

@@ -123,8 +123,8 @@ func (m *matrix) one(r route, class string) {
 		with = "good"
 	}
 	p := m.probe(r, class, with, who)
-	if who.Operator && (strings.Contains(p.path, "/tenants/") || p.method != "GET") {
-		return // the operator may do this to every tenant
+	if who.Operator && (strings.Contains(p.path, "/tenants/") || strings.HasSuffix(p.path, "/users/{id}/export") || p.method != "GET") {
+		return // the operator may do this to every tenant, whose audit log says so
 	}
 	m.judge(p)
 }

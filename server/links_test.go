@@ -7,8 +7,10 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer/link"
 )
@@ -148,4 +151,108 @@ func TestAStrangerWhoOpensTooManyLinksWaits(t *testing.T) {
 		}
 	}
 	t.Error("nobody stops a stranger")
+}
+
+func TestAnAdminSeesToTheLinksOfTheTenant(t *testing.T) {
+	by := &withTokens{table: people()}
+	s := administered(t, withPages, seeingOff, func(o *Options) { o.Auth = by })
+	users, a, ids := leavers(t, s)
+	by.tokens = auth.ServiceTokens(users)
+	put := func(of, user string) string {
+		t.Helper()
+		return must[tenant.Link](t)(users.PutLink(t.Context(), tenant.Link{Name: link.NewName(), Tenant: of, User: user, ExpiresAt: time.Now().Add(time.Hour)}, []byte("sealed"))).Name
+	}
+	kim, jo := tidemark.TenantOf("a", "kim"), tidemark.TenantOf("b", "jo")
+	adas, kims, bobs, others := put(a.ID, ids[0]), put(a.ID, kim.User), put(a.ID, ids[1]), put(jo.Tenant, jo.User)
+	const path = "/api/v1/users/links"
+	_, op, err := users.CreateToken(t.Context(), tenant.Token{Tenant: a.ID, Name: "op", Role: tenant.RoleAdmin, Scopes: []string{"operator"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(who, query string) (all []string) {
+		t.Helper()
+		for next := "?limit=2" + query; next != ""; {
+			var page struct {
+				Items []struct{ Name, User, Owner string }
+				Next  string
+			}
+			s.call(t, who, "GET", path+next, nil).want(t, 200).into(t, &page)
+			for _, l := range page.Items {
+				if all = append(all, l.Name); l.User == ids[0] && l.Owner != "ada" {
+					t.Errorf("the link of ada is %+v", l)
+				}
+			}
+			if next = ""; page.Next != "" {
+				next = "?limit=2" + query + "&cursor=" + page.Next
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	inA := slices.Sorted(slices.Values([]string{adas, kims, bobs}))
+	for _, c := range []struct {
+		who, query string
+		want       []string
+	}{{"admin-a", "", inA}, {"admin-b", "", []string{others}}, {op, "&tenant=b", []string{others}}, {"op", "&tenant=a", inA}} {
+		if got := names(c.who, c.query); !slices.Equal(got, c.want) {
+			t.Errorf("%s%s sees %v, want %v", c.who, c.query, got, c.want)
+		}
+	}
+	// Members see their own alone, and a foreign link is answered as one that is not there.
+	for _, who := range []string{"reader-a", "writer-a", "other-a"} {
+		s.call(t, who, "GET", path, nil).want(t, 403)
+		s.call(t, who, "DELETE", path+"/"+adas, nil).want(t, 403)
+		s.call(t, who, "GET", "/store/links", nil).want(t, 403)
+		s.form(t, who, "/store/links/"+adas+"/revoke").want(t, 403)
+	}
+	without := func(name string, a answer) string {
+		p := a.problem(t)
+		p.Instance = ""
+		return strings.ReplaceAll(fmt.Sprintf("%+v", p), name, "NAME")
+	}
+	missing := link.NewName()
+	for _, query := range []string{"", "?tenant=a"} {
+		foreign, none := s.call(t, "admin-b", "DELETE", path+"/"+adas+query, nil).want(t, 404), s.call(t, "admin-b", "DELETE", path+"/"+missing+query, nil).want(t, 404)
+		if f, n := without(adas, foreign), without(missing, none); f != n {
+			t.Errorf("a foreign link is answered with %s, a missing one with %s", f, n)
+		}
+		s.form(t, "admin-b", "/store/links/"+adas+"/revoke", "tenant", "a").want(t, 404)
+	}
+	s.call(t, "admin-b", "GET", path+"?tenant=a", nil).want(t, 404)
+	if got := s.stranger(t, "/shared/"+adas); got.Status != 200 {
+		t.Fatalf("after all that the link of ada answers %d", got.Status)
+	}
+
+	// By HTTP, by a page, and by an operator's token, which reads nothing.
+	s.call(t, "admin-a", "DELETE", path+"/"+adas, nil).want(t, 200)
+	if body := string(s.call(t, "admin-a", "GET", "/store/links", nil).want(t, 200).Body); !strings.Contains(body, "ada") || !strings.Contains(body, `action="/store/links/`+kims+`/revoke"`) || strings.Contains(body, others) {
+		t.Errorf("the page is %s", body)
+	}
+	s.form(t, "admin-a", "/store/links/"+kims+"/revoke").want(t, 200)
+	s.call(t, op, "DELETE", path+"/"+others+"?tenant=b", nil).want(t, 200)
+	s.call(t, op, "GET", "/api/v1/links", nil).want(t, 403)
+	s.call(t, op, "PUT", "/api/v1/links/"+link.NewName()+"?expires_at="+time.Now().Add(time.Hour).UTC().Format(time.RFC3339), []byte("sealed")).want(t, 403)
+	for name, user := range map[string]string{adas: ids[0], kims: kim.User, others: jo.User} {
+		if got := s.stranger(t, "/shared/"+name); got.Status != 410 {
+			t.Errorf("%s: %d", name, got.Status)
+		}
+		if l := must[tenant.Link](t)(users.Link(t.Context(), name)); l.State != tenant.Revoked || l.User != user || l.RevokedBy == "" {
+			t.Errorf("%+v", l)
+		}
+	}
+	// The log of the tenant says who did it, and whose link it was.
+	for of, want := range map[string][]string{a.ID: {adas + " of " + ids[0], kims + " of " + kim.User}, jo.Tenant: {others + " of " + jo.User}} {
+		var done []string
+		for l, err := range users.AuditLines(t.Context(), of, tidemark.Span{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Action == "link.revoke" && l.Outcome == tenant.AuditDone && l.Who != "" {
+				done = append(done, l.Thing)
+			}
+		}
+		if !slices.Equal(done, want) {
+			t.Errorf("the log has %q, want %q", done, want)
+		}
+	}
 }

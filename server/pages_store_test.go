@@ -336,7 +336,7 @@ func TestEveryTabSaysWhatItShouldInEveryState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths := []string{"/store", "/store/audit", "/store/tokens", "/store/users", "/usage", "/usage?metric=cost&by=user&bucket=month", "/usage?metric=turns&by=agent&bucket=week&since=all", "/usage?metric=messages&by=project"}
+	paths := []string{"/store", "/store/audit", "/store/tokens", "/store/users", "/store/links", "/usage", "/usage?metric=cost&by=user&bucket=month", "/usage?metric=turns&by=agent&bucket=week&since=all", "/usage?metric=messages&by=project"}
 	look := func() {
 		t.Helper()
 		for _, path := range paths {

@@ -15,9 +15,10 @@ import (
 // of the remotes where they meet. Package sync keeps it. A store that shares nothing
 // has an empty one.
 type Machines struct {
-	This  string               `json:"this,omitempty"`  // the id of this one
-	Names map[string]string    `json:"names,omitempty"` // by id, with this one's
-	Met   map[string]time.Time `json:"met,omitempty"`   // when each remote was last met without a fault, by name
+	This   string               `json:"this,omitempty"`   // the id of this one
+	Others []string             `json:"others,omitempty"` // its ids at other remotes than the first
+	Names  map[string]string    `json:"names,omitempty"`  // by id, with this one's
+	Met    map[string]time.Time `json:"met,omitempty"`    // when each remote was last met without a fault, by name
 
 	// Writing is what other machines were last heard to write to, and Attended what
 	// this one writes to beside what it holds leases of.
@@ -68,6 +69,14 @@ func (m Machines) Meetings() []Meeting {
 	}
 	slices.SortFunc(all, func(a, b Meeting) int { return cmp.Compare(a.Remote, b.Remote) })
 	return all
+}
+
+// one returns one id for all that this machine is called.
+func (m Machines) one(id string) string {
+	if id == "" || slices.Contains(m.Others, id) {
+		return m.This
+	}
+	return id
 }
 
 func (m Machines) name(id string) string { return cmp.Or(m.Names[id], id) }
@@ -142,7 +151,7 @@ func (v *View) setMachines(ctx context.Context, nodes []Node) error {
 		if !known {
 			continue
 		}
-		id = cmp.Or(id, m.This)
+		id = m.one(id)
 		before, has := written[n.Parent]
 		n.Machine, n.Moved, written[n.Number] = m.name(id), has && id != before, id
 	}
@@ -168,7 +177,7 @@ func (s *Store) SetMachines(ctx context.Context, sessions []Info) error {
 		if err != nil {
 			return err
 		}
-		if id, known := b.at(i.Entries); known && id != "" && id != m.This {
+		if id, known := b.at(i.Entries); known && m.one(id) != m.This {
 			i.Machine = m.name(id)
 		}
 	}

@@ -229,7 +229,7 @@ func (x *Offboarding) Export(ctx context.Context, out io.Writer, t tenant.Tenant
 		if err != nil {
 			return err
 		}
-		if l.Who != u.ID && l.Thing != u.ID {
+		if !l.About(u.ID) {
 			continue
 		}
 		if err := lines.Encode(l); err != nil {

@@ -1,15 +1,14 @@
 package repl
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -70,23 +69,10 @@ func AskElsewhere(ctx context.Context, in io.Reader, out io.Writer, i store.Info
 	if where == "" {
 		where = "no project"
 	}
-	fmt.Fprintf(out, "This project has no session. Go on with the newest from elsewhere, %q in %s? [y/N] ", render.CleanLine(i.Title), render.CleanLine(where))
-	var line string
-	var err error
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		line, err = bufio.NewReader(io.LimitReader(in, 256)).ReadString('\n')
-	}()
-	select {
-	case <-answered:
-	case <-ctx.Done(): // Ctrl-C is an answer, too; the reader ends with the program
-		fmt.Fprintln(out)
-		return false, context.Cause(ctx)
+	answer, err := terminal.AskLine(ctx, in, out, fmt.Sprintf("This project has no session. Go on with the newest from elsewhere, %q in %s? [y/N] ", render.CleanLine(i.Title), render.CleanLine(where)))
+	if err != nil {
+		return false, err
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, tidemark.Invalidf("stdin: %w", err)
-	}
-	answer := strings.ToLower(strings.TrimSpace(line))
+	answer = strings.ToLower(answer)
 	return answer == "y" || answer == "yes", nil
 }

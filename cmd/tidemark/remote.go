@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -81,8 +82,19 @@ func (a *app) remoteAdd() *cobra.Command {
 			}
 		}
 		dir, err := os.Getwd()
-		if err == nil {
-			err = r.Add(cmd.Context(), args[0], remote.Clean(args[1], dir), string(code))
+		if err != nil {
+			return err
+		}
+		url := remote.Clean(args[1], dir)
+		err = r.Add(cmd.Context(), args[0], url, string(code))
+		if errors.Is(err, tidemark.ErrSealed) && codeFile == "" && a.places().Ask {
+			words, asked := terminal.AskLine(cmd.Context(), os.Stdin, a.err, "Others use it already. The words that tidemark remote pair shows on one of their machines: ")
+			if asked != nil {
+				return asked
+			}
+			if words != "" {
+				err = r.Add(cmd.Context(), args[0], url, words)
+			}
 		}
 		if err == nil {
 			a.say("This machine shares its sessions by %s now: tidemark sync", args[0])
@@ -113,7 +125,7 @@ func (a *app) remoteCheck() *cobra.Command {
 				return err
 			}
 			err = a.printf(c, "%s: %d machines, %d sessions, %d blobs are whole; %d removed that nothing needs\n", c.Remote, c.Machines, c.Sessions, c.Blobs, c.Removed)
-			return errors.Join(err, a.syncProblems(c.Problems))
+			return errors.Join(err, a.syncProblems(c.Remote, c.Problems))
 		})}
 }
 
@@ -127,7 +139,11 @@ func (a *app) remotePair() *cobra.Command {
 		if drawn, err := terminal.DrawQR(code, a.color); a.terminal && !a.quiet && err == nil {
 			fmt.Fprint(a.err, drawn)
 		}
-		a.say("Whoever has these words is let in, once, until %s. On the other machine: tidemark remote add NAME URL --code-file FILE", until.Format(time.TimeOnly))
+		at, err := r.Where(cmd.Context(), remoteArg(args))
+		if err != nil {
+			return err
+		}
+		a.say("Whoever has these words is let in, once, until %s. On the other machine, which asks for them: tidemark remote add %s", until.Format(time.TimeOnly), at)
 		return a.printf(map[string]any{"code": code, "until": until}, "%s\n", code)
 	})
 }
@@ -156,16 +172,16 @@ func (a *app) syncOptions(cmd *cobra.Command) sync.Options {
 	return sync.Options{Holder: a.holder(cmd), Host: a.host(), Places: a.places(), Progress: func(done int, what string) { a.progress("%d %s", done, what) }}
 }
 
-// syncProblems tells what could not be done. What only waits is no failure.
-func (a *app) syncProblems(all []sync.Problem) error {
+// syncProblems tells what could not be done at a remote. What only waits is no failure.
+func (a *app) syncProblems(name string, all []sync.Problem) error {
 	faults := 0
 	for _, p := range all {
-		if a.say("tidemark: %s", p); !p.Waits {
+		if a.say("tidemark: remote %s: %s", name, p); !p.Waits {
 			faults++
 		}
 	}
 	if faults > 0 {
-		return &partly{faults}
+		return hint.With(&partly{faults}, "what is kept here is whole; on the machine that is named, this pushes again what is damaged: tidemark remote check %s && tidemark sync %s", name, name)
 	}
 	return nil
 }
@@ -176,27 +192,40 @@ func syncCommand(a *app, name, short string, push, pull bool) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: name + " [REMOTE]", Short: short,
-		Long: short + `. Only what is new travels; interrupted, the next run goes on.
+		Long: short + `. Without a REMOTE it does so with each
+of them; one that is away keeps none of the others waiting. Only what is new travels;
+interrupted, the next run goes on.
 What several machines added while they were apart becomes branches of one session.
 Sessions with the tag private stay on this machine.`,
 		Example: "  tidemark " + name + "\n  tidemark " + name + " home --dry-run\n  tidemark " + name + " --tag work --watch",
 		Args:    usage(cobra.MaximumNArgs(1)),
 		RunE: a.onStore(open.Write, func(cmd *cobra.Command, s *store.Store, args []string) error {
 			all := a.syncOptions(cmd)
-			all.Push, all.Pull, all.DryRun, all.Tag, all.Project = o.Push, o.Pull, o.DryRun, o.Tag, o.Project
+			all.Push, all.Pull, all.DryRun, all.Tag, all.Project = o.Push, o.Pull, o.DryRun, o.Tag, projectAt(o.Project)
 			if watch {
 				return sync.Watch(cmd.Context(), s, remoteArg(args), all, 10*time.Second, func(r sync.Report, err error) {
-					if err = errors.Join(err, a.printSync(r, o.DryRun)); err != nil {
-						a.complain(err)
-					}
+					a.complain(a.printSync(r, o.DryRun, err))
 				})
 			}
-			r, err := sync.Run(cmd.Context(), s, remoteArg(args), all)
-			a.progressDone()
-			if err != nil {
+			var failed []error
+			runs := 0
+			err := sync.Each(cmd.Context(), s, remoteArg(args), all, func(r sync.Report, err error) {
+				runs++
+				if err = a.printSync(r, o.DryRun, err); err != nil {
+					failed = append(failed, err)
+				}
+			})
+			if err != nil || len(failed) == 0 {
 				return err
 			}
-			return a.printSync(r, o.DryRun)
+			for _, err := range failed[1:] {
+				a.complain(err)
+			}
+			if len(failed) < runs {
+				a.complain(failed[0])
+				return &partly{len(failed)}
+			}
+			return failed[0]
 		}),
 	}
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "count what would travel, and change nothing")
@@ -206,9 +235,13 @@ Sessions with the tag private stay on this machine.`,
 	return cmd
 }
 
-func (a *app) printSync(r sync.Report, dry bool) error {
+// printSync prints what a run did, unless it failed.
+func (a *app) printSync(r sync.Report, dry bool, err error) error {
+	if a.progressDone(); err != nil {
+		return err
+	}
 	if r.Renamed != "" {
 		a.say("Another store writes to the remote as this machine, such as the one of which this is a copy. This one is machine %s now.", r.Renamed)
 	}
-	return errors.Join(a.printf(r, "%s", r.Text(dry)), a.syncProblems(r.Problems))
+	return errors.Join(a.printf(r, "%s", r.Text(dry)), a.syncProblems(r.Remote, r.Problems))
 }

@@ -93,40 +93,79 @@ and nobody can revoke it. The key is not in the file: it is printed.`,
 	f.BoolVar(&redact, "redact", false, "mask secrets in the copy")
 	f.StringVarP(&output, "output", "o", "", "make a page in this `FILE` instead, which nobody can revoke")
 	cmd.PersistentFlags().StringVar(&server, "server", "", "the `URL` of the server that keeps links, if it is neither that of the store nor of a remote")
-	cmd.AddCommand(&cobra.Command{Use: "ls", Short: "The links that you made, and when they end", Example: "  tidemark share ls\n  tidemark share ls --json=name,session,expires_at", Args: usage(cobra.NoArgs),
-		RunE: a.onStore(open.Read, func(cmd *cobra.Command, s *store.Store, _ []string) error {
-			at, err := a.links(cmd, s, server)
-			if err != nil {
-				return err
-			}
-			all, err := at.List(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return printTable(a, all, []string{"NAME", "STATE", "EXPIRES", "BYTES", "SESSION"}, func(m link.Made) []string { return m.Row(a.when) })
-		})}, &cobra.Command{Use: "revoke LINK...", Short: "End links: the copies are removed", Example: "  tidemark share revoke https://tidemark.example.org/shared/jt5…\n  tidemark share revoke jt5qk…", Args: usage(cobra.MinimumNArgs(1)),
-		RunE: a.onStore(open.Read, func(cmd *cobra.Command, s *store.Store, args []string) error {
-			at, err := a.links(cmd, s, server)
-			for i := 0; i < len(args) && err == nil; i++ {
-				var m link.Made
-				if m, err = at.Revoke(cmd.Context(), args[i]); err == nil {
-					err = a.printf(m, "%s\t%s\n", m.Name, m.State)
-				}
-			}
+	cmd.AddCommand(a.linksCommand(&cobra.Command{Use: "ls", Short: "The links that you made, and when they end", Args: usage(cobra.NoArgs),
+		Example: "  tidemark share ls\n  tidemark share ls --json=name,session,expires_at\n  tidemark share ls --all"}, &server, func(cmd *cobra.Command, at link.Keeper, everybodys bool, _ []string) error {
+		all, err := at.List(cmd.Context())
+		if err != nil {
 			return err
-		})})
+		}
+		columns, row := link.Columns, link.Made.Row
+		if everybodys {
+			columns, row = link.OwnedColumns, link.Made.OwnedRow
+		}
+		return printTable(a, all, columns, func(m link.Made) []string { return row(m, a.when) })
+	}), a.linksCommand(&cobra.Command{Use: "revoke LINK...", Short: "End links: the copies are removed", Args: usage(cobra.MinimumNArgs(1)),
+		Example: "  tidemark share revoke https://tidemark.example.org/shared/jt5…\n  tidemark share revoke jt5qk…\n  tidemark share revoke --all jt5qk…"}, &server, func(cmd *cobra.Command, at link.Keeper, _ bool, args []string) error {
+		for _, arg := range args {
+			m, err := at.Revoke(cmd.Context(), arg)
+			if err == nil {
+				err = a.printf(m, "%s\t%s\n", m.Name, m.State)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 	return cmd
 }
 
-// links is the server that keeps the links of this user.
-func (a *app) links(cmd *cobra.Command, s *store.Store, named string) (link.Server, error) {
-	place, _, err := a.location()
-	if err != nil {
-		return link.Server{}, err
+// linksCommand makes c a command about links that there are: those of this user or, for
+// admins, those of everybody.
+func (a *app) linksCommand(c *cobra.Command, server *string, do func(*cobra.Command, link.Keeper, bool, []string) error) *cobra.Command {
+	var everybodys bool
+	var of string
+	c.Flags().BoolVar(&everybodys, "all", false, "those of everybody in your tenant, for its admins")
+	c.Flags().StringVar(&of, "tenant", "", "those of everybody in this tenant, for operators: at a server, or where its database is the store")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		everybodys = everybodys || of != ""
+		place, _, err := a.location()
+		if err != nil {
+			return err
+		}
+		if everybodys && *server == "" && open.IsPostgres(place) {
+			d, err := a.directory(cmd.Context(), open.Write)
+			if err != nil {
+				return err
+			}
+			return do(cmd, link.InDirectory{Users: d, Tenant: of, Audit: func(of, action, thing string, change func() (string, error)) error {
+				return a.auditAround(cmd, d, of, action, thing, change)
+			}}, true, args)
+		}
+		at, err := a.links(cmd, place, *server)
+		if everybodys {
+			at = at.OfUsers(of)
+		}
+		if err != nil {
+			return err
+		}
+		return do(cmd, at, everybodys, args)
 	}
-	remotes, err := a.remotes(s).URLs(cmd.Context())
-	if err != nil {
-		return link.Server{}, err
+	return c
+}
+
+// links is the server that keeps the links of this user. The store is opened only if it
+// has to say which one that is.
+func (a *app) links(cmd *cobra.Command, place, named string) (link.Server, error) {
+	var remotes []string
+	if named == "" && !link.IsServer(place) {
+		s, err := a.open(cmd.Context(), open.Read)
+		if err != nil {
+			return link.Server{}, err
+		}
+		if remotes, err = a.remotes(s).URLs(cmd.Context()); err != nil {
+			return link.Server{}, err
+		}
 	}
 	return link.Find(named, place, remotes, open.Tokens(os.Environ()))
 }
@@ -135,11 +174,15 @@ func (a *app) links(cmd *cobra.Command, s *store.Store, named string) (link.Serv
 func (a *app) shareCopy(cmd *cobra.Command, p store.Point, o link.Options, output, server string) error {
 	var made link.Made
 	var says string
-	at, err := link.Server{}, error(nil)
+	var at link.Server
+	place, _, err := a.location()
+	if err != nil {
+		return err
+	}
 	if output != "" {
 		says = "Nobody can revoke this file. Whoever has it and the key, the part after the #, can read it: send them by two ways."
 		made, err = link.WriteFile(cmd.Context(), p, o, output, func(write func(io.Writer) error) error { return a.toFile(output, write) })
-	} else if at, err = a.links(cmd, p.Store(), server); err == nil {
+	} else if at, err = a.links(cmd, place, server); err == nil {
 		made, err = at.Make(cmd.Context(), p, o)
 		says = "Whoever has this link can read the copy until " + a.when(made.ExpiresAt) + ". End it with: tidemark share revoke " + made.Name
 		if server != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -42,7 +43,19 @@ type Link struct {
 	Bytes     int64     `json:"bytes"`
 	CreatedAt time.Time `json:"created_at"`
 	ExpiresAt time.Time `json:"expires_at"`
-	EndedAt   time.Time `json:"ended_at,omitzero"` // when it expired or was revoked
+	EndedAt   time.Time `json:"ended_at,omitzero"`    // when it expired or was revoked
+	RevokedBy string    `json:"revoked_by,omitempty"` // the user who revoked it, if that was not its owner
+}
+
+// Thing names a link in the audit log, with whose it is.
+func (l Link) Thing() string { return l.Name + linkOf + l.User }
+
+const linkOf = " of "
+
+// About reports whether a line says what a user did, or what was done to them or to a
+// link of theirs.
+func (l AuditLine) About(user string) bool {
+	return l.Who == user || l.Thing == user || strings.HasSuffix(l.Thing, linkOf+user)
 }
 
 var linkName = regexp.MustCompile(`^[a-z2-7]{26}$`)
@@ -165,9 +178,37 @@ func (d *Directory) Links(ctx context.Context, tenant, user, after string) iter.
 	}
 }
 
+// TenantLinks lists the links of everybody in a tenant, or of everybody where it is
+// empty, as Links does. It reads past
+// those of other tenants: they are grouped by their owners, who look at them all the
+// time, and an admin does so now and then. One that is damaged may be another tenant's,
+// and is left out.
+func (d *Directory) TenantLinks(ctx context.Context, tenant, after string) iter.Seq2[Link, error] {
+	return func(yield func(Link, error) bool) {
+		for l, err := range records.List[Link](ctx, d.k, startingAfter(tidemark.Query{Kind: kindLink}, after)) {
+			if errors.Is(err, tidemark.ErrCorrupt) || err == nil && tenant != "" && l.Tenant != tenant {
+				continue
+			}
+			if !yield(d.asOfNow(l), err) {
+				return
+			}
+		}
+	}
+}
+
 // RevokeLink ends a link of an owner and removes its copy: ErrNotFound. Revoking one
 // that has ended changes nothing.
 func (d *Directory) RevokeLink(ctx context.Context, tenant, user, name string) (Link, error) {
+	return d.revokeLink(ctx, name, user, func(l Link) bool { return l.Tenant == tenant && l.User == user })
+}
+
+// RevokeTenantLink ends a link of anybody in a tenant, as RevokeLink does. By is the
+// user who wants it so.
+func (d *Directory) RevokeTenantLink(ctx context.Context, tenant, by, name string) (Link, error) {
+	return d.revokeLink(ctx, name, by, func(l Link) bool { return l.Tenant == tenant })
+}
+
+func (d *Directory) revokeLink(ctx context.Context, name, by string, meant func(Link) bool) (Link, error) {
 	var l Link
 	err := records.Retry(ctx, func() error {
 		var version int64
@@ -175,11 +216,14 @@ func (d *Directory) RevokeLink(ctx context.Context, tenant, user, name string) (
 		if l, version, err = d.link(ctx, name); err != nil {
 			return err
 		}
-		if l.Tenant != tenant || l.User != user {
+		if !meant(l) {
 			return tidemark.NotFoundf("no such link")
 		}
 		if l.State == Active {
 			l.State, l.EndedAt = Revoked, d.k.Now()
+			if by != l.User {
+				l.RevokedBy = by
+			}
 			return d.endLink(ctx, l, version)
 		}
 		return nil

@@ -140,7 +140,7 @@ var names = map[string][]string{
 	"/sessions/{id}": {"worker", "node", "at", "find", "on", "from", "to", "before", "later", "onward"}, "/sessions/{id}/tree": {"worker", "node", "tree", "skip"},
 	"/fleet": {"was"}, "/fleet/agents/{name}": {"was"}, "/fleet/jobs": {"agent", "status", "since", "view", "by", "cursor", "was"}, "/fleet/jobs/{id}": {"before", "was"},
 	"/usage": {"by", "metric", "bucket", "tz", "since", "until"}, "/store/audit": {"cursor", "limit", "tenant", "who", "what", "since", "until"}, "/store/tokens": {"cursor", "limit", "tenant"},
-	"/store/users": {"cursor", "limit", "tenant"}, "/store/tenants": {"cursor", "limit", "tenant"},
+	"/store/users": {"cursor", "limit", "tenant"}, "/store/links": {"cursor", "limit", "tenant"}, "/store/tenants": {"cursor", "limit", "tenant"},
 	"/store/users/{id}": {"tenant"},
 }
 

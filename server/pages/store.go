@@ -40,6 +40,7 @@ func (s *Site) storePages() {
 	s.auditPages()
 	s.tokenPages()
 	s.peoplePages()
+	s.linkPages()
 	s.leavingPages()
 }
 
@@ -48,7 +49,7 @@ func (s *Site) storeView(r *http.Request, v web.Store) view {
 	c := request.CallerOf(r.Context())
 	v.Parts = []string{"overview"}
 	if c.Role.May(request.Admin) {
-		v.Parts = append(v.Parts, "audit", "tokens", "users")
+		v.Parts = append(v.Parts, "audit", "tokens", "users", "links")
 	}
 	if c.Operator {
 		v.Parts = append(v.Parts, "tenants")

@@ -145,6 +145,12 @@ type s3Error struct {
 
 func (e *s3Error) Error() string { return fmt.Sprintf("%s (%d): %s", e.Code, e.Status, e.Message) }
 
+// absent reports whether there is no such object. Other things may be missing, too,
+// such as the bucket or the owner of the key, and say nothing about the object.
+func (e *s3Error) absent() bool {
+	return e.Status == http.StatusNotFound && (e.Code == "" || e.Code == "NoSuchKey" || e.Code == "NotFound")
+}
+
 // refused reports whether a condition was not met.
 func (e *s3Error) refused() bool {
 	return e.Status == http.StatusPreconditionFailed || e.Status == http.StatusConflict
@@ -268,7 +274,7 @@ func (s *s3) fail(name string, err error) error {
 		return hint.With(tidemark.Storagef("s3://%s: %s: %w", s.bucket, s.endpoint.Host, err), "what is kept here is whole; try again when the storage can be reached")
 	case is.Code == "NoSuchBucket":
 		return hint.With(tidemark.Storagef("s3://%s: there is no such bucket at %s", s.bucket, s.endpoint.Host), "make it with the tools of your storage; or name another endpoint or region in the URL")
-	case is.Status == http.StatusForbidden:
+	case is.Status == http.StatusForbidden || is.Status == http.StatusUnauthorized || is.Status == http.StatusNotFound && !is.absent(): // some do not know the key
 		return hint.With(tidemark.Storagef("s3://%s: the storage does not allow this: %w", s.bucket, is), "check the key ($AWS_ACCESS_KEY_ID, or the profile), the region, and that it may read, write, list and delete in this bucket")
 	case is.Status == http.StatusMovedPermanently || is.Status == http.StatusTemporaryRedirect || is.Code == "AuthorizationHeaderMalformed":
 		return hint.With(tidemark.Storagef("s3://%s: the bucket is in another region than %s: %w", s.bucket, s.region, is), "name its region: s3://%s/…?region=NAME", s.bucket)
@@ -288,7 +294,7 @@ func (s *s3) Get(ctx context.Context, name string) ([]byte, error) {
 	}
 	data, tag, err := s.do(ctx, s3Request{method: http.MethodGet, name: name})
 	var is *s3Error
-	if errors.As(err, &is) && is.Status == http.StatusNotFound && is.Code != "NoSuchBucket" {
+	if errors.As(err, &is) && is.absent() {
 		s.remember(name, "")
 		return nil, tidemark.NotFoundf("s3://%s: %s: not found", s.bucket, name)
 	}

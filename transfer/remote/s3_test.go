@@ -190,3 +190,19 @@ func TestAStorageThatIsBusyIsAskedAgain(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// TestAKeyThatNobodyKnowsIsNoMissingObject has a storage answer as some do to a key that
+// they do not know. Taken for a missing object, all would be pushed again.
+func TestAKeyThatNobodyKnowsIsNoMissingObject(t *testing.T) {
+	t.Parallel()
+	f := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, "<Error><Code>XAdminUserNotFound</Code><Message>No user exists with the provided access key ID.</Message></Error>")
+	}))
+	defer f.Close()
+	o := &remote.Options{Environ: []string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"}}
+	p := openPlace(t, "s3://bucket/x?endpoint="+f.URL, o)
+	if _, err := p.Get(t.Context(), "m/1/head"); !errors.Is(err, tidemark.ErrStorage) || errors.Is(err, tidemark.ErrNotFound) || !strings.Contains(hint.Of(err), "AWS_ACCESS_KEY_ID") {
+		t.Errorf("%v, hint %q", err, hint.Of(err))
+	}
+}

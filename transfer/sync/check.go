@@ -36,7 +36,7 @@ func Check(ctx context.Context, s *store.Store, name string, o Options) (c Check
 
 // check reads what the heads name.
 func (y *syncer) check(ctx context.Context, own *head, heads map[string]*head) error {
-	c := y.o.check
+	c, seen := y.o.check, make(map[tidemark.SessionID]bool)
 	heads = maps.Clone(heads)
 	if own.Generation > 0 && !y.anew {
 		heads[y.me.ID] = own
@@ -56,7 +56,9 @@ func (y *syncer) check(ctx context.Context, own *head, heads map[string]*head) e
 			}
 			c.Blobs++
 			for _, k := range list.Sessions {
-				c.Sessions++
+				if seen[k.ID] = true; len(seen) > c.Sessions { // several machines keep the same one
+					c.Sessions++
+				}
 				for _, hash := range k.blobs() {
 					needed[blobName(machine, hash)] = true
 				}
@@ -131,26 +133,44 @@ func (y *syncer) sweep(ctx context.Context, needed map[string]bool) error {
 	return nil
 }
 
-// Watch runs again and again until ctx ends, and tells of each run that did something
-// or failed. A remote that is away is tried again.
-func Watch(ctx context.Context, s *store.Store, name string, o Options, every time.Duration, tell func(Report, error)) error {
-	if _, err := Of(s.Records(), o.Host, o.Places).load(ctx, name); err != nil {
+// Each runs with the remote that is named, or with all of them where none is, one
+// after the other, and calls tell with each report. One that fails keeps none of the
+// others from being met. ErrNotFound: there is none.
+func Each(ctx context.Context, s *store.Store, name string, o Options, tell func(Report, error)) error {
+	names, err := Of(s.Records(), o.Host, o.Places).names(ctx, name)
+	if err != nil {
 		return err
 	}
-	last := ""
-	for {
+	for _, name := range names {
 		r, err := Run(ctx, s, name, o)
+		if tell(r, err); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Watch calls Each again and again until ctx ends, and tells of each run that did
+// something or failed. A remote that is away is tried again.
+func Watch(ctx context.Context, s *store.Store, name string, o Options, every time.Duration, tell func(Report, error)) error {
+	last := make(map[string]string)
+	for {
+		err := Each(ctx, s, name, o, func(r Report, err error) {
+			now := ""
+			if err != nil {
+				now = err.Error()
+			}
+			if ctx.Err() == nil && (now != last[r.Remote] || r.Pushed.Sessions+r.Pulled.Sessions+r.Purged+r.Faults() > 0) {
+				tell(r, err)
+			}
+			last[r.Remote] = now
+		})
 		if ctx.Err() != nil {
 			return nil
 		}
-		now := ""
 		if err != nil {
-			now = err.Error()
+			return err
 		}
-		if now != last || r.Pushed.Sessions+r.Pulled.Sessions+r.Purged+r.Faults() > 0 {
-			tell(r, err)
-		}
-		last = now
 		select {
 		case <-ctx.Done():
 			return nil

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -59,8 +60,8 @@ func (r Remote) Row(when func(time.Time) string) []string {
 // machineBytes is the length of the id of a machine.
 const machineBytes = 8
 
-// thisMachine is the record of what this store is called at remotes. The id is
-// another one after the store was restored from a backup.
+// thisMachine is the record of what this store is called at its first remote. The id
+// is another one after the store was restored from a backup, and at each other remote.
 type thisMachine struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -76,7 +77,7 @@ type settings struct {
 	Identity string           `json:"identity"` // opens the keyring
 	Store    string           `json:"store"`    // the id of the keyring
 	Ring     int64            `json:"ring"`     // the newest keyring that was seen
-	Machine  string           `json:"machine"`  // what this store was called there when it last wrote
+	Machine  string           `json:"machine"`  // what this store is called there
 	Own      point            `json:"own"`
 	Under    string           `json:"under,omitempty"`   // the key of the keyring that it was sealed with
 	Pending  *point           `json:"pending,omitempty"` // the head that was about to be written
@@ -86,6 +87,9 @@ type settings struct {
 
 	version int64
 }
+
+// named adds to an error of a place which remote that is.
+func (c *settings) named(err error) error { return fmt.Errorf("remote %s: %w", c.Name, err) }
 
 // point is one head of a machine.
 type point struct {
@@ -126,6 +130,28 @@ func checkName(name string) error {
 	return nil
 }
 
+func noRemote() error {
+	return hint.With(tidemark.NotFoundf("this store has no remote"), "add one: tidemark remote add home file:/media/stick/tidemark")
+}
+
+// names returns the remote that is named, or all of them where none is: ErrNotFound.
+func (r *Remotes) names(ctx context.Context, name string) (names []string, err error) {
+	if name != "" {
+		c, err := r.load(ctx, name)
+		return []string{c.Name}, err
+	}
+	for c, err := range r.all(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, c.Name)
+	}
+	if slices.Sort(names); len(names) == 0 {
+		return nil, noRemote()
+	}
+	return names, nil
+}
+
 // load returns the settings of a remote; "" means the only one. ErrNotFound.
 func (r *Remotes) load(ctx context.Context, name string) (*settings, error) {
 	if name == "" {
@@ -134,7 +160,7 @@ func (r *Remotes) load(ctx context.Context, name string) (*settings, error) {
 		case err != nil:
 			return nil, err
 		case len(all) == 0:
-			return nil, hint.With(tidemark.NotFoundf("this store has no remote"), "add one: tidemark remote add home file:/media/stick/tidemark")
+			return nil, noRemote()
 		case len(all) > 1:
 			return nil, hint.With(tidemark.Invalidf("this store has %d remotes", len(all)), "name one of them, such as: %s", all[0].Name)
 		}
@@ -169,6 +195,12 @@ func (r *Remotes) noteMachines(ctx context.Context, c *settings) error {
 	}
 	return r.changeMachines(ctx, func(m *store.Machines) {
 		m.This, m.Names[me.ID] = me.ID, me.Name
+		if c.Machine != "" && c.Machine != me.ID && !slices.Contains(m.Others, c.Machine) {
+			m.Others = append(m.Others, c.Machine)
+		}
+		if c.Machine != "" {
+			m.Names[c.Machine] = me.Name
+		}
 		for id, p := range c.Peers {
 			m.Names[id] = cmp.Or(p.Name, m.Names[id])
 		}
@@ -213,11 +245,39 @@ func (r *Remotes) machine(ctx context.Context) (m thisMachine, err error) {
 	return m, err
 }
 
-// rename gives this store another id.
-func (r *Remotes) rename(ctx context.Context, version int64) (thisMachine, error) {
+// machineAt returns what this store is called at a remote, and notes it in c. No two
+// remotes have the same id. A store that was restored from a backup finds out at a
+// remote where there is more under its id than it knows of; one that keeps less would
+// let it give names that are taken elsewhere.
+func (r *Remotes) machineAt(ctx context.Context, c *settings) (thisMachine, error) {
+	me, err := r.machine(ctx)
+	if err != nil {
+		return me, err
+	}
+	id, taken := cmp.Or(c.Machine, me.ID), false
+	for other, err := range r.all(ctx) {
+		if err != nil {
+			return me, err
+		}
+		// Earlier programs used one id everywhere: the first remote keeps it.
+		taken = taken || other.Machine == id && other.Name != c.Name && (c.Machine == "" || other.Name < c.Name)
+	}
+	if taken {
+		id, c.Own, c.Pending = newMachineID(), point{}, nil
+	}
+	c.Machine, me.ID = id, id
+	return me, nil
+}
+
+func newMachineID() string {
 	var id [machineBytes]byte
 	rand.Read(id[:])
-	m := thisMachine{ID: hex.EncodeToString(id[:]), Name: cmp.Or(r.host, "machine")}
+	return hex.EncodeToString(id[:])
+}
+
+// rename gives this store another id.
+func (r *Remotes) rename(ctx context.Context, version int64) (thisMachine, error) {
+	m := thisMachine{ID: newMachineID(), Name: cmp.Or(r.host, "machine")}
 	if len(m.Name) > maxName {
 		m.Name = m.Name[:maxName]
 	}
@@ -235,18 +295,11 @@ func (r *Remotes) List(ctx context.Context) ([]Remote, error) {
 	if _, err := r.k.Get(ctx, machineKey, &me); err != nil {
 		return nil, err
 	}
-	for rec, err := range r.k.Backend().List(ctx, tidemark.Query{Kind: records.KindRemote, Prefix: "r", Order: tidemark.ByID}) {
+	for c, err := range r.all(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if strings.Contains(rec.ID, ".") || rec.Owner != "" {
-			continue
-		}
-		var c settings
-		if err := records.Decode(rec, &c); err != nil {
-			return nil, err
-		}
-		one := Remote{Name: c.Name, URL: c.URL, MetAt: c.MetAt, Machines: []Machine{{ID: me.ID, Name: me.Name, At: c.MetAt, This: true}}}
+		one := Remote{Name: c.Name, URL: c.URL, MetAt: c.MetAt, Machines: []Machine{{ID: cmp.Or(c.Machine, me.ID), Name: me.Name, At: c.MetAt, This: true}}}
 		for id, p := range c.Peers {
 			one.Machines = append(one.Machines, Machine{ID: id, Name: p.Name, At: p.At})
 		}
@@ -255,6 +308,24 @@ func (r *Remotes) List(ctx context.Context) ([]Remote, error) {
 	}
 	slices.SortFunc(all, func(a, b Remote) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
+}
+
+// all yields the settings of the remotes.
+func (r *Remotes) all(ctx context.Context) iter.Seq2[*settings, error] {
+	return func(yield func(*settings, error) bool) {
+		for rec, err := range r.k.Backend().List(ctx, tidemark.Query{Kind: records.KindRemote, Prefix: "r", Order: tidemark.ByID}) {
+			if err == nil && (strings.Contains(rec.ID, ".") || rec.Owner != "") {
+				continue
+			}
+			c := &settings{version: rec.Version}
+			if err == nil {
+				err = records.Decode(rec, c)
+			}
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // URLs returns where the remotes are.
@@ -274,14 +345,15 @@ func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
 		return err
 	}
 	if has, err := r.k.Has(ctx, r.key(name)); err != nil || has {
-		return cmp.Or(err, tidemark.Existsf("there is a remote %s already", name))
+		return cmp.Or(err, hint.With(tidemark.Existsf("there is a remote %s already", name), "give this one another name, or leave the other: tidemark remote rm %s", name))
 	}
 	blobs, err := remote.Open(ctx, url, r.places)
 	if err != nil {
 		return err
 	}
 	defer blobs.Close()
-	m, err := r.machine(ctx)
+	c := &settings{Name: name, URL: url}
+	m, err := r.machineAt(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -289,7 +361,7 @@ func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
 	if err != nil {
 		return err
 	}
-	c := &settings{Name: name, URL: url, Identity: identity}
+	c.Identity = identity
 	version, body, err := newestRing(ctx, blobs)
 	var ring *seal.Ring
 	switch {
@@ -301,7 +373,9 @@ func (r *Remotes) Add(ctx context.Context, name, url, code string) error {
 		return hint.With(tidemark.Errorf(tidemark.ErrSealed, "%s: others use it already, and nothing was given that opens it", url),
 			"on one of their machines: tidemark remote pair; then here: tidemark remote add %s %s --code-file FILE", name, url)
 	default:
-		ring, err = letIn(ctx, body, code, slot)
+		if ring, err = letIn(ctx, body, code, slot); err != nil {
+			err = fmt.Errorf("%s: %w", url, err)
+		}
 	}
 	if err != nil {
 		return err
@@ -320,9 +394,13 @@ const pairLabel = "pair until "
 func letIn(ctx context.Context, body []byte, code string, slot seal.NewSlot) (*seal.Ring, error) {
 	u, err := seal.KeyFile([]byte(code))
 	if err != nil {
-		return nil, err
+		return nil, hint.With(err, "give the words that tidemark remote pair printed, and nothing else, or an age identity")
 	}
 	ring, err := seal.OpenRing(ctx, body, u)
+	if errors.Is(err, tidemark.ErrSealed) {
+		return nil, hint.With(tidemark.Errorf(tidemark.ErrSealed, "what was given does not open it: a code lets one machine in, once, while it is good"),
+			"on a machine that is in, get another one: tidemark remote pair")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -409,6 +487,16 @@ func (r *Remotes) Pair(ctx context.Context, name string, until time.Time) (code 
 	return code, err
 }
 
+// Where returns the name and the URL of a remote, as another machine adds it; "" means
+// the only one.
+func (r *Remotes) Where(ctx context.Context, name string) (string, error) {
+	c, err := r.load(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return c.Name + " " + c.URL, nil
+}
+
 // Forget lets a machine out: it cannot open what is written from then on. What it
 // wrote stays, and what it has read it has. ErrNotFound.
 func (r *Remotes) Forget(ctx context.Context, name, machine string) error {
@@ -444,8 +532,9 @@ func (r *Remotes) changeRing(ctx context.Context, name string, change func(*sett
 	}
 	blobs, err := remote.Open(ctx, c.URL, r.places)
 	if err != nil {
-		return err
+		return c.named(err)
 	}
+	blobs = c.naming(blobs)
 	defer blobs.Close()
 	ring, err := c.openRing(ctx, blobs)
 	if err != nil {

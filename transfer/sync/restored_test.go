@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer/remote"
 )
 
@@ -48,6 +50,138 @@ func TestAStoreFromABackupHasEachEntryOnce(t *testing.T) {
 		if n := strings.Count(all, text); n != times { // the fork shows what it began after
 			t.Errorf("%s is there %d times, not %d: %s", text, n, times, all)
 		}
+	}
+}
+
+// TestAStoreFromABackupMeetsTheRemoteThatKnowsLessFirst has two remotes, of which one
+// was not met since the backup: it cannot tell that the store was restored. What the
+// lost store and the restored one added since then is all there, everywhere.
+func TestAStoreFromABackupMeetsTheRemoteThatKnowsLessFirst(t *testing.T) {
+	a, b, c := newHome(t, "a"), newHome(t, "b"), newHome(t, "c")
+	first, second := t.TempDir(), t.TempDir()
+	a.join(first, nil)
+	b.join(first, a)
+	a.joinAs("other", second, nil)
+	b.joinAs("other", second, a)
+	c.joinAs("other", second, a) // it never meets the first one
+	id := a.create("plan", "one")
+	a.must(a.s.Rename(t.Context(), id, "the plan"))
+	both := func(h *home) {
+		t.Helper()
+		h.sync()
+		h.syncWith("other")
+	}
+	both(a)
+	both(b)
+	both(a)
+	backup := copyOf(t, a)
+	a.add(id, "two", "three")
+	a.must(a.s.Rename(t.Context(), id, "the old plan"))
+	own := a.create("lost", "four")
+	a.sync() // and not with the other
+	backup.add(id, "zwei")
+	backup.must(backup.s.Rename(t.Context(), id, "the new plan"))
+	backup.syncWith("other")
+	c.syncWith("other")
+	b.syncWith("other")
+	if r := backup.run(Options{Push: true, Pull: true}); r.Renamed == "" || len(r.Problems) > 0 {
+		t.Errorf("it goes on under the id of the other: %+v", r)
+	}
+	for range 2 {
+		both(b)
+		both(backup)
+		c.syncWith("other")
+	}
+	same2(t, id, b, backup)
+	same2(t, id, c, backup)
+	same2(t, own, c, backup)
+	for _, h := range []*home{b, c, backup} {
+		all := fmt.Sprint(h.told(id))
+		for _, text := range []string{`"one"`, `"two"`, `"three"`, `"zwei"`} {
+			if n := strings.Count(all, text); n != 1 {
+				t.Errorf("at %s %s is there %d times: %s", h.name, text, n, all)
+			}
+		}
+	}
+	// What was one machine's at both goes on so, and nobody is renamed again.
+	backup.add(id, "last")
+	for _, name := range []string{"r", "other"} {
+		if r, err := Run(t.Context(), backup.s, name, Options{Holder: backup.holder(), Host: backup.name, Push: true, Pull: true}); err != nil || r.Renamed != "" || len(r.Problems) > 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}
+
+// TestAStoreWithOneIDAtAllRemotesTakesAnother has settings as earlier programs wrote
+// them. Its own entries are this machine's whatever it was called.
+func TestAStoreWithOneIDAtAllRemotesTakesAnother(t *testing.T) {
+	a, b := newHome(t, "a"), newHome(t, "b")
+	first, second := t.TempDir(), t.TempDir()
+	a.joinAs("first", first, nil)
+	b.joinAs("first", first, a)
+	a.joinAs("second", second, nil)
+	b.joinAs("second", second, a)
+	ids := func() (all []string) {
+		t.Helper()
+		for c, err := range a.remotes().all(t.Context()) {
+			a.must(err)
+			all = append(all, c.Machine)
+		}
+		return all
+	}
+	if all := ids(); len(all) != 2 || all[0] == all[1] {
+		t.Fatalf("it is called %q", all)
+	}
+	c, err := a.remotes().load(t.Context(), "second")
+	a.must(err)
+	me, err := a.remotes().machine(t.Context())
+	a.must(err)
+	c.Machine = me.ID
+	a.must(a.remotes().save(t.Context(), c))
+	id := a.create("plan", "one")
+	for range 2 {
+		for _, h := range []*home{a, b} {
+			h.syncWith("second")
+			h.syncWith("first")
+		}
+		a.add(id, "more")
+	}
+	if all := ids(); all[0] == all[1] {
+		t.Errorf("it is called %q", all)
+	}
+	a.syncWith("second")
+	b.syncWith("second")
+	same2(t, id, a, b)
+	for h, want := range map[*home]string{a: "", b: "a"} {
+		i, err := h.s.Session(t.Context(), id)
+		h.must(err)
+		list := []store.Info{i}
+		h.must(h.s.SetMachines(t.Context(), list))
+		if list[0].Machine != want {
+			t.Errorf("at %s it was last written on %q, want %q", h.name, list[0].Machine, want)
+		}
+	}
+}
+
+// joinAs is join, by a remote of another name.
+func (h *home) joinAs(name, dir string, other *home) {
+	h.t.Helper()
+	code := ""
+	if other != nil {
+		var err error
+		code, err = other.remotes().Pair(h.t.Context(), name, time.Now().Add(time.Hour))
+		h.must(err)
+	}
+	h.must(h.remotes().Add(h.t.Context(), name, "file:"+dir, code))
+}
+
+// syncWith is sync, with a remote of another name.
+func (h *home) syncWith(name string) {
+	h.t.Helper()
+	r, err := Run(context.Background(), h.s, name, Options{Holder: h.holder(), Host: h.name, Push: true, Pull: true})
+	h.must(err)
+	for _, p := range r.Problems {
+		h.t.Errorf("%s, %s: %s", h.name, name, p)
 	}
 }
 

@@ -120,12 +120,14 @@ type syncer struct {
 	ring    *seal.Ring
 	report  *Report
 
-	machines map[string]bool     // that have a head
-	states   map[int]*shardState // that were loaded
-	anew     bool                // nothing of this machine is at the remote, whatever it remembers
-	past     *past               // what pastOf returned last
-	out      *outgoing
-	in       *incoming // nil: nothing is fetched ahead
+	inProject func(path string) bool // is the one that is selected
+	machines  map[string]bool        // that have a head
+	states    map[int]*shardState    // that were loaded
+	renamed   bool                   // this machine was called something else at the remote
+	anew      bool                   // nothing of this machine is at the remote, whatever it remembers
+	past      *past                  // what pastOf returned last
+	out       *outgoing
+	in        *incoming // nil: nothing is fetched ahead
 }
 
 // Run pushes to a remote, pulls from it, or both; "" means the only remote. Each
@@ -135,7 +137,7 @@ type syncer struct {
 // run is under way. What is wrong with single sessions or machines is in the Report.
 func Run(ctx context.Context, s *store.Store, name string, o Options) (report Report, err error) {
 	y := &syncer{s: s, k: s.Records(), o: o, remotes: Of(s.Records(), o.Host, o.Places), report: &report,
-		machines: make(map[string]bool), states: make(map[int]*shardState), out: &outgoing{under: remote.NewFlight()}}
+		inProject: inProject(ctx, s, o.Project), machines: make(map[string]bool), states: make(map[int]*shardState), out: &outgoing{under: remote.NewFlight()}}
 	if y.o.open == nil {
 		y.o.open = func(ctx context.Context, url string) (remote.Blobs, error) { return remote.Open(ctx, url, o.Places) }
 	}
@@ -155,12 +157,20 @@ func Run(ctx context.Context, s *store.Store, name string, o Options) (report Re
 	if y.c, err = y.remotes.load(ctx, y.c.Name); err != nil {
 		return report, err
 	}
-	if y.me, err = y.remotes.machine(ctx); err != nil {
+	called := y.c.Machine
+	if y.me, err = y.remotes.machineAt(ctx, y.c); err != nil {
 		return report, err
+	}
+	y.renamed = called != "" && y.me.ID != called
+	if y.me.ID != called && !o.DryRun { // before anything is named by it
+		if err := y.remotes.save(ctx, y.c); err != nil {
+			return report, err
+		}
 	}
 	if y.blobs, err = y.o.open(ctx, y.c.URL); err != nil {
-		return report, err
+		return report, y.c.named(err)
 	}
+	y.blobs = y.c.naming(y.blobs)
 	defer y.blobs.Close()
 	defer y.out.arrived() // whatever the run says of it: nothing is under way when the place is closed
 	return report, y.run(ctx)
@@ -269,11 +279,7 @@ func (y *syncer) problem(p Problem) { y.report.Problems = append(y.report.Proble
 // has written it, such as the one of which this is a backup, this one takes another
 // id, and what is there is another machine's.
 func (y *syncer) ownHead(ctx context.Context) (*head, error) {
-	first := (y.c.Machine == "" || y.c.Machine == y.me.ID) && y.c.Own.Generation == 0 && y.c.Pending == nil // it never pushed anything
-	if y.c.Machine != "" && y.c.Machine != y.me.ID {                                                        // by another remote
-		y.c.Own, y.c.Pending = point{}, nil
-	}
-	y.c.Machine = y.me.ID
+	first := !y.renamed && y.c.Own.Generation == 0 && y.c.Pending == nil // it never pushed anything
 	data, err := y.blobs.Get(ctx, headName(y.me.ID))
 	if isAbsent(err) {
 		if y.c.Own.Generation > 0 {
@@ -340,21 +346,33 @@ func (y *syncer) remember(ctx context.Context, own *head) error {
 	return y.saveStates(ctx)
 }
 
-// takeNewID makes this store another machine: what it had pushed under its old id
-// keeps its names, and the rest gets names of the new one.
+// takeNewID makes this store another machine at this remote: what it had pushed under
+// its old id keeps its names, and the rest gets names of the new one.
 func (y *syncer) takeNewID(ctx context.Context) (*head, error) {
 	if y.o.DryRun {
 		return nil, tidemark.Conflictf("another store writes to the remote as this machine; a run that is no dry one takes another id")
 	}
-	var old thisMachine
-	r, err := y.k.Get(ctx, machineKey, &old)
+	var first thisMachine
+	r, err := y.k.Get(ctx, machineKey, &first)
 	if err != nil {
 		return nil, err
 	}
-	if y.me, err = y.remotes.rename(ctx, r.Version); err != nil {
-		return nil, err
+	old := y.me.ID
+	if y.me.ID = newMachineID(); first.ID == old {
+		if y.me, err = y.remotes.rename(ctx, r.Version); err != nil {
+			return nil, err
+		}
 	}
 	y.c.Machine, y.c.Own, y.c.Pending = y.me.ID, point{}, nil
+	if err := y.remotes.save(ctx, y.c); err != nil {
+		return nil, err
+	}
+	err = y.remotes.changeMachines(ctx, func(m *store.Machines) {
+		m.Others = slices.DeleteFunc(m.Others, func(id string) bool { return id == old })
+	})
+	if err != nil {
+		return nil, err
+	}
 	y.report.Renamed = y.me.ID
 	return y.again(), nil
 }
@@ -488,7 +506,21 @@ func (y *syncer) getShard(ctx context.Context, machine string, n int, hash strin
 
 // selects reports whether the options include a session with these tags.
 func (y *syncer) selects(project string, tags []string) bool {
-	return !slices.Contains(tags, Private) && (y.o.Project == "" || y.o.Project == project) && (y.o.Tag == "" || slices.Contains(tags, y.o.Tag))
+	return !slices.Contains(tags, Private) && (y.o.Project == "" || y.inProject(project)) && (y.o.Tag == "" || slices.Contains(tags, y.o.Tag))
+}
+
+// inProject returns a function that reports whether a path is that of a project, also
+// if the project was moved; it remembers what it found.
+func inProject(ctx context.Context, s *store.Store, project string) func(path string) bool {
+	known := map[string]bool{project: true, "": project == ""}
+	return func(path string) bool {
+		is, ok := known[path]
+		if !ok {
+			is, _ = s.SameProject(ctx, project, path) // what cannot be told is not selected
+			known[path] = is
+		}
+		return is
+	}
 }
 
 // shardState is what this store remembers of the sessions of a shard, so that it

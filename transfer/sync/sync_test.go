@@ -683,22 +683,8 @@ func TestAMachineThatWasLetOutReadsNothingMore(t *testing.T) {
 func TestTwoRemotesCarryEachEntryOnce(t *testing.T) {
 	homes := map[string]*home{"a": newHome(t, "a"), "b": newHome(t, "b"), "c": newHome(t, "c")}
 	a, b, c := homes["a"], homes["b"], homes["c"]
-	add := func(h *home, name, dir string, other *home) {
-		code := ""
-		if other != nil {
-			var err error
-			code, err = other.remotes().Pair(t.Context(), name, time.Now().Add(time.Hour))
-			h.must(err)
-		}
-		h.must(h.remotes().Add(t.Context(), name, "file:"+dir, code))
-	}
-	sync := func(h *home, name string) {
-		r, err := Run(t.Context(), h.s, name, Options{Holder: h.holder(), Host: h.name, Push: true, Pull: true})
-		h.must(err)
-		for _, p := range r.Problems {
-			t.Errorf("%s by %s: %s", h.name, name, p)
-		}
-	}
+	add := func(h *home, name, dir string, other *home) { h.joinAs(name, dir, other) }
+	sync := func(h *home, name string) { h.syncWith(name) }
 	one, two := t.TempDir(), t.TempDir()
 	add(a, "one", one, nil)
 	add(b, "one", one, a)

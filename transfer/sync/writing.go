@@ -251,7 +251,7 @@ func (a *attendance) mark(ctx context.Context, attended bool) {
 // adviser opens a server.
 func (a *attendance) adviser(ctx context.Context, c *settings) (*adviser, error) {
 	remotes := Of(a.s.Records(), a.o.Host, a.o.Places)
-	me, err := remotes.machine(ctx)
+	me, err := remotes.machineAt(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // Store is what the page of the store shows. Part is the current tab; the
 // fields of the others are empty.
 type Store struct {
-	Part   string   `json:"part"` // overview, audit, tokens, users, tenants
+	Part   string   `json:"part"` // overview, audit, tokens, users, links, tenants
 	Parts  []string `json:"-"`    // those that the user may see
 	Tenant string   `json:"tenant,omitempty"`
 
@@ -18,6 +18,7 @@ type Store struct {
 	Audit    *StoreAudit    `json:"audit,omitempty"`
 	Tokens   *StoreTokens   `json:"tokens,omitempty"`
 	Users    *StoreUsers    `json:"users,omitempty"`
+	Links    *StoreLinks    `json:"links,omitempty"`
 	Tenants  *StoreTenants  `json:"tenants,omitempty"`
 	Leaving  *StoreLeaving  `json:"leaving,omitempty"`
 }
@@ -213,6 +214,24 @@ type User struct {
 	Self       bool      `json:"self,omitempty"`
 	// Keeps is what the user keeps, of what they may; empty if it was never counted.
 	Keeps []StoreLimit `json:"keeps,omitempty"`
+}
+
+// StoreLinks are the links that users of the tenant made.
+type StoreLinks struct {
+	Links []Link `json:"links"`
+	Next  string `json:"next,omitempty"`
+}
+
+// Link leads whoever has it and its key to a sealed copy of a session.
+type Link struct {
+	Name      string    `json:"name"`
+	Owner     string    `json:"owner"`
+	Self      bool      `json:"self,omitempty"`
+	State     string    `json:"state"` // active, expired, revoked
+	Bytes     int64     `json:"bytes"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
 }
 
 // StoreTenants are the tenants of the server, for its operator.
