@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/model/standin"
@@ -27,12 +28,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
+func talkSetup() *agent.Setup {
+	return &agent.Setup{Getenv: func(string) string { return "" }, Environ: os.Environ(), IsProject: func(string) bool { return true }, Home: os.UserHomeDir}
+}
+
 // talksIn opens conversations with a stand-in for a model, which works in a folder.
 func talksIn(folder, model string) func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error) {
-	setup := &agent.Setup{Getenv: func(string) string { return "" }, Environ: os.Environ(), IsProject: func(string) bool { return true }, Home: os.UserHomeDir}
 	return func(ctx context.Context, st *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
-		return setup.OpenRemote(ctx, agent.Options{Store: st, Holder: process.Self("test talks"), Session: o.Session, Project: folder,
-			Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}, o.Emit)
+		set := agent.Options{Store: st, Holder: process.Self("test talks"), Session: o.Session, Project: folder,
+			Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}
+		if o.Person {
+			return slash.OpenRemote(ctx, talkSetup(), set, false, o.Emit)
+		}
+		return talkSetup().OpenRemote(ctx, set, o.Emit)
 	}
 }
 
@@ -45,6 +53,7 @@ func talking(t *testing.T) (s *site, folder string) {
 	s = newSite(t, chrome, sqliteStores(t))
 	s.end()
 	s.chat = talksIn(folder, standin.Start(t))
+	s.commands = func(tidemark.Session) []slash.Command { return slash.PageCommands(talkSetup(), folder) }
 	s.begin()
 	return s, folder
 }

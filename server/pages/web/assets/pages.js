@@ -449,10 +449,11 @@
     if (composer) {
       const field = composer.querySelector("textarea"), wrong = composer.querySelector(".wrong");
       const told = (text) => { wrong.textContent = text; wrong.hidden = !text; };
+      const more = composing(composer, told, signal);
       const post = async (form, body, early) => {
         told("");
         try {
-          const r = await fetch(form.action, { method: "POST", body: new URLSearchParams(body), headers: { Accept: "application/json" } });
+          const r = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
           if (r.ok) return true;
           if (early && r.status === 409) return false; // an answer began that this page has not heard of
           const problem = await r.json().catch(() => ({}));
@@ -471,10 +472,12 @@
         e.preventDefault();
         form.dataset.busy = "1";
         if (form.matches("[action$='/stop']")) stopped = true;
-        if (form !== composer) { await post(form, new FormData(form, e.submitter)); delete form.dataset.busy; return; }
+        if (form !== composer) { await post(form, new URLSearchParams(new FormData(form, e.submitter))); delete form.dataset.busy; return; }
         const text = field.value;
+        more.close();
         if (queue.length || answers()) {
           delete form.dataset.busy;
+          if (more.any()) { told(composer.dataset.later); return; }
           if (queue.length >= mostQueued) return;
           queue.push(text);
           field.value = "";
@@ -483,9 +486,12 @@
           sayNext(true);
           return;
         }
-        const done = await post(form, new FormData(form));
+        const body = new FormData();
+        body.set("text", text);
+        const done = await post(form, more.any() ? more.with(body) : new URLSearchParams(body));
         delete form.dataset.busy;
         if (!done) return;
+        more.forget();
         if (field.value === text) field.value = "";
         sessionStorage.removeItem(kept);
         atEnd = true;
@@ -514,7 +520,7 @@
         if (!queue.length || sending || answers() || !asked && document.querySelector("#talk .notice")) return;
         sending = true;
         stopped = false;
-        const done = await post(composer, { text: queue[0] }, true);
+        const done = await post(composer, new URLSearchParams({ text: queue[0] }), true);
         if (done) { queue.shift(); drawQueue(); }
         sending = false;
         if (wrong.hidden) setTimeout(() => sayNext(asked && !done), 500); // its answer may have ended meanwhile, or the one before only now
