@@ -51,7 +51,7 @@ func TestCommandsOfTheTerminalAreTypedOnAPage(t *testing.T) {
 	w.types(kb.Escape)
 	w.until(`document.getElementById("commands").hidden && document.activeElement.id === "say" && document.getElementById("say").value === "/co"`)
 	w.fills("#say", "/cos")
-	w.until(`!document.getElementById("commands").hidden`)
+	w.until(`!document.getElementById("commands").hidden && document.querySelector("#commands [aria-selected=true] bdi").textContent === "/cost"`)
 	w.types(kb.Enter) // it needs nothing more
 	w.until(`[...document.querySelectorAll("#talk .told")].some((e) => /cost +/.test(e.textContent))`)
 	w.until(`!document.querySelector("#talk .running")`)

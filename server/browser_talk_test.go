@@ -184,6 +184,56 @@ func TestAPersonTalksInASessionFromItsPage(t *testing.T) {
 	}
 }
 
+func TestThePageFollowsTheEndUntilTheReaderScrollsUp(t *testing.T) {
+	s, _ := talking(t)
+	id := talk(t, s.of("a", "jo"), tidemark.Session{Title: "harbour"}, 30)
+	w := s.window(t)
+	w.signsIn("a")
+	w.opens("/sessions/" + string(id))
+	const inView = `document.getElementById("newest").getBoundingClientRect().bottom < innerHeight + 80`
+	w.until(inView + ` && document.documentElement.scrollHeight > 2 * innerHeight`)
+	// What is laid out late, or goes and comes again, moves the end away while nobody
+	// is told of anything.
+	for _, height := range []string{"3000px", "10px", "5000px"} {
+		asks[bool](w, fmt.Sprintf(`new Promise((done) => {
+			const late = document.getElementById("late") || document.createElement("div");
+			late.id = "late";
+			document.getElementById("entries").append(late);
+			requestAnimationFrame(() => setTimeout(() => { late.style.height = %q; requestAnimationFrame(() => requestAnimationFrame(() => done(true))); }));
+		})`, height))
+		w.until(inView)
+	}
+	w.says(endless)
+	w.until(`document.querySelector("#talk .piece") && document.querySelector("#talk .piece").textContent.length > 500`)
+	w.until(inView)
+	w.until(`(() => {
+		const b = document.querySelector("form[action$='/stop'] button");
+		if (b && !b.form.dataset.busy) b.click();
+		return !document.querySelector("#talk .running, #talk .piece");
+	})()`)
+	w.until(inView)
+	w.says("[[fake say and on]]")
+	w.answers("and on")
+	w.until(inView)
+
+	// Who scrolls up stays there, whatever comes, until they are at the end again.
+	w.types(kb.Escape)
+	asks[bool](w, `window.scrollTo({ top: 100, behavior: "instant" }), true`)
+	w.until(`scrollY < 1000 && !document.querySelector(".to-newest").classList.contains("seen")`)
+	w.fills("#say", "[[fake say not seen at once]]")
+	asks[bool](w, `window.scrollTo({ top: 100, behavior: "instant" }), true`)
+	asks[bool](w, `document.getElementById("talk").dispatchEvent(new CustomEvent("htmx:sseMessage", { bubbles: true, detail: {} })), true`)
+	asks[bool](w, `(() => { const late = document.getElementById("late"); if (late) late.style.height = "7000px"; return true; })()`)
+	if !asks[bool](w, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(scrollY < 1000))))`) {
+		t.Error("who reads above is taken to the end")
+	}
+	asks[bool](w, `window.scrollTo({ top: 1e6, behavior: "instant" }), true`)
+	w.until(inView)
+	w.types(kb.Enter)
+	w.answers("not seen at once")
+	w.until(inView)
+}
+
 func TestASessionBeginsOnThePages(t *testing.T) {
 	s, _ := talking(t)
 	w := s.window(t)

@@ -45,8 +45,9 @@ const composing = (composer, told, signal) => {
   document.addEventListener("dragleave", (e) => { if (!e.relatedTarget) composer.classList.remove("over"); }, { signal });
   document.addEventListener("drop", (e) => { if (brings(e)) { e.preventDefault(); composer.classList.remove("over"); add([...e.dataTransfer.files]); field.focus(); } }, { signal });
 
-  // What is offered is asked for with each letter; only the newest answer counts.
-  let asked = 0, options = [], chosen = -1;
+  // The commands are asked for with the slash, what follows one with each letter. Only
+  // what is offered for the line as it is now can be taken: letters may be faster.
+  let asked = 0, options = [], chosen = -1, commands = null, offered = "";
   const close = () => { asked++; list.hidden = true; chosen = -1; field.removeAttribute("aria-activedescendant"); };
   const choose = (i) => {
     chosen = i;
@@ -59,10 +60,15 @@ const composing = (composer, told, signal) => {
   const offer = async () => {
     const line = field.value, command = /^\/(?!\/)[^\n]*$/.test(line), turn = ++asked;
     if (!command && !/(^|\s)@\S*$/.test(line) || field.selectionStart !== line.length) { close(); return; }
-    const got = await fetch(composer.action.replace(/say$/, "commands?line=") + encodeURIComponent(line), { signal }).then((r) => r.ok ? r.json() : null, () => null);
-    if (turn !== asked || !got) return;
     const naming = command && !line.includes(" ");
-    options = naming ? got.commands.filter((k) => k.name.startsWith(line)).map((k) => ({ text: k.args ? k.name + " " : k.name, name: k.name, args: k.args || "", help: k.help })) : got.lines.map((text) => ({ text, name: text, args: "", help: "" }));
+    let lines = [];
+    if (!naming || !commands || line === "/") {
+      const got = await fetch(composer.action.replace(/say$/, "commands?line=") + encodeURIComponent(line), { signal }).then((r) => r.ok ? r.json() : null, () => null);
+      if (got) ({ commands, lines } = got);
+      if (turn !== asked || !got) return;
+    }
+    offered = line;
+    options = naming ? commands.filter((k) => k.name.startsWith(line)).map((k) => ({ text: k.args ? k.name + " " : k.name, name: k.name, args: k.args || "", help: k.help })) : lines.map((text) => ({ text, name: text, args: "", help: "" }));
     if (!options.length || options.length === 1 && options[0].text.trim() === line.trim() && !options[0].args) { close(); return; }
     list.replaceChildren(...options.map((o, i) => {
       const item = document.createElement("li"), name = document.createElement("bdi"), args = document.createElement("span"), help = document.createElement("span");
@@ -84,7 +90,7 @@ const composing = (composer, told, signal) => {
   field.addEventListener("blur", close);
   // A key that the list takes is not one of the composer's.
   field.addEventListener("keydown", (e) => {
-    if (list.hidden || e.isComposing || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (list.hidden || offered !== field.value || e.isComposing || e.ctrlKey || e.metaKey || e.altKey) return;
     const n = options.length, own = () => { e.preventDefault(); e.stopImmediatePropagation(); };
     switch (e.key) {
       case "ArrowDown": own(); choose((chosen + 1) % n); break;

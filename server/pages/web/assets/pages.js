@@ -190,21 +190,37 @@
     };
     toLinked();
     window.addEventListener("hashchange", toLinked, { signal });
-    const toEnd = () => newest.scrollIntoView({ block: "end" });
+    // Whether the end is followed is up to the reader: only who scrolls up leaves it. What
+    // comes in, goes or gets its height by being laid out moves the end, too, and on a
+    // busy machine long before anybody is told.
+    let top = scrollY, held = null;
+    const toEnd = () => { newest.scrollIntoView({ block: "end", behavior: "instant" }); top = scrollY; };
+    const gap = () => newest.getBoundingClientRect().bottom - innerHeight;
     let atEnd = !location.hash && !entries.dataset.at && !query.has("before") && !query.has("find");
     if (atEnd || location.hash === "#newest") { atEnd = true; toEnd(); }
     // A number or a day was asked for, without a link to its entry.
     if (!location.hash && entries.dataset.at) document.getElementById("e" + entries.dataset.at)?.scrollIntoView({ block: "start" });
     const button = document.querySelector(".to-newest");
+    let inView = false;
     const watch = new IntersectionObserver((seen) => {
-      atEnd = seen[seen.length - 1].isIntersecting;
-      if (button) button.classList.toggle("seen", atEnd);
+      inView = seen[seen.length - 1].isIntersecting;
+      if (inView) atEnd = true; else if (atEnd) toEnd();
+      if (button) button.classList.toggle("seen", inView);
     }, { rootMargin: "0px 0px 80px 0px" });
     watch.observe(newest);
-    signal.addEventListener("abort", () => watch.disconnect());
+    const grows = new ResizeObserver(() => { if (atEnd && !held) toEnd(); });
+    grows.observe(newest.parentElement);
+    signal.addEventListener("abort", () => { watch.disconnect(); grows.disconnect(); });
+    on("scroll", () => {
+      const by = scrollY - top;
+      top = scrollY;
+      if (held) return;
+      if (by > 0 && inView) atEnd = true;
+      if (by < 0 && atEnd && gap() > 2) atEnd = false;
+    });
+    addEventListener("wheel", (e) => { if (e.deltaY < 0) atEnd = false; }, { signal, passive: true });
     // What comes in above is laid out as it comes near, and only then has its
     // height: the place is kept for some frames, while the reader may scroll on.
-    let held = null;
     const placed = (el) => el.getBoundingClientRect().top + scrollY;
     const keep = () => {
       const off = held.el.isConnected ? placed(held.el) - held.at : 0;
