@@ -28,6 +28,19 @@ func (w *window) commands(line, says string) {
 	w.until(fmt.Sprintf(`!document.querySelector("#talk .running") && [...document.querySelectorAll("#talk .told, #talk .notice")].some((e) => e.textContent.includes(%q))`, says))
 }
 
+// accessible has axe look at what is shown now.
+func (w *window) accessible(what string) {
+	w.t.Helper()
+	axe, err := os.ReadFile(filepath.Join("..", "bin", "axe.min.js"))
+	if err != nil {
+		without(w.t, "no bin/axe.min.js: scripts/deps.sh brings it")
+	}
+	asks[bool](w, string(axe)+"\n;true")
+	for _, f := range asks[[]string](w, fmt.Sprintf(findings, allRules)) {
+		w.t.Errorf("%s: %s", what, f)
+	}
+}
+
 func TestCommandsOfTheTerminalAreTypedOnAPage(t *testing.T) {
 	s, folder := talking(t)
 	st := s.of("a", "jo")
@@ -48,6 +61,8 @@ func TestCommandsOfTheTerminalAreTypedOnAPage(t *testing.T) {
 	w.until(`document.querySelectorAll("#commands li").length === 3 && document.querySelector("#commands [aria-selected=true] bdi").textContent === "/compact"`)
 	w.types(kb.ArrowDown)
 	w.until(`document.querySelector("#commands [aria-selected=true] bdi").textContent === "/context" && document.getElementById("say").getAttribute("aria-activedescendant") === "command-1"`)
+	w.keeps("composer-commands")
+	w.accessible("with commands")
 	w.types(kb.Escape)
 	w.until(`document.getElementById("commands").hidden && document.activeElement.id === "say" && document.getElementById("say").value === "/co"`)
 	w.fills("#say", "/cos")
@@ -55,6 +70,7 @@ func TestCommandsOfTheTerminalAreTypedOnAPage(t *testing.T) {
 	w.types(kb.Enter) // it needs nothing more
 	w.until(`[...document.querySelectorAll("#talk .told")].some((e) => /cost +/.test(e.textContent))`)
 	w.until(`!document.querySelector("#talk .running")`)
+	w.keeps("composer-told")
 	w.opens("/sessions/" + string(id)) // and stays until something else is said
 	w.until(`document.querySelector("#talk .told")`)
 
@@ -144,6 +160,8 @@ func TestImagesGoWithAMessage(t *testing.T) {
 	asks[bool](w, fmt.Sprintf(carry, "pasted.png", "ClipboardEvent", "paste", "clipboardData"))
 	asks[bool](w, fmt.Sprintf(carry, "dropped.png", "DragEvent", "drop", "dataTransfer"))
 	w.until(`document.querySelectorAll("#images li").length === 3`)
+	w.keeps("composer-images")
+	w.accessible("with images")
 	w.clicks("#images li:nth-child(3) button")
 	w.until(`document.querySelectorAll("#images li").length === 2`)
 	w.says("[[fake say I see them]]")
