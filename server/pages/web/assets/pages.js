@@ -202,22 +202,26 @@
     if (!location.hash && entries.dataset.at) document.getElementById("e" + entries.dataset.at)?.scrollIntoView({ block: "start" });
     const button = document.querySelector(".to-newest");
     let inView = false;
-    const watch = new IntersectionObserver((seen) => {
-      inView = seen[seen.length - 1].isIntersecting;
-      if (inView) atEnd = true; else if (atEnd) toEnd();
-      if (button) button.classList.toggle("seen", inView);
-    }, { rootMargin: "0px 0px 80px 0px" });
-    watch.observe(newest);
-    const grows = new ResizeObserver(() => { if (atEnd && !held) toEnd(); });
-    grows.observe(newest.parentElement);
-    signal.addEventListener("abort", () => { watch.disconnect(); grows.disconnect(); });
-    on("scroll", () => {
+    const follow = () => { if (atEnd && !held) toEnd(); };
+    // Who scrolled is known by the place, too: the event comes with the next frame.
+    const scrolled = () => {
       const by = scrollY - top;
       top = scrollY;
       if (held) return;
       if (by > 0 && inView) atEnd = true;
       if (by < 0 && atEnd && gap() > 2) atEnd = false;
-    });
+    };
+    const watch = new IntersectionObserver((seen) => {
+      inView = seen[seen.length - 1].isIntersecting;
+      scrolled();
+      if (inView) atEnd = true; else follow();
+      if (button) button.classList.toggle("seen", inView);
+    }, { rootMargin: "0px 0px 80px 0px" });
+    watch.observe(newest);
+    const grows = new ResizeObserver(() => { scrolled(); follow(); });
+    grows.observe(newest.parentElement);
+    signal.addEventListener("abort", () => { watch.disconnect(); grows.disconnect(); });
+    on("scroll", scrolled);
     addEventListener("wheel", (e) => { if (e.deltaY < 0) atEnd = false; }, { signal, passive: true });
     // What comes in above is laid out as it comes near, and only then has its
     // height: the place is kept for some frames, while the reader may scroll on.
