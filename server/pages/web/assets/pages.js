@@ -195,9 +195,14 @@
     // busy machine long before anybody is told.
     let top = scrollY, held = null;
     const toEnd = () => { newest.scrollIntoView({ block: "end", behavior: "instant" }); top = scrollY; };
+    // The browser keeps the place of what is read by scrolling itself; at the end, where we
+    // do, that would look like a reader who scrolls.
+    const anchor = () => { root.style.overflowAnchor = held || atEnd ? "none" : ""; };
+    const stay = (is) => { if (atEnd !== is) { atEnd = is; anchor(); } };
     const gap = () => newest.getBoundingClientRect().bottom - innerHeight;
     let atEnd = !location.hash && !entries.dataset.at && !query.has("before") && !query.has("find");
     if (atEnd || location.hash === "#newest") { atEnd = true; toEnd(); }
+    anchor();
     // A number or a day was asked for, without a link to its entry.
     if (!location.hash && entries.dataset.at) document.getElementById("e" + entries.dataset.at)?.scrollIntoView({ block: "start" });
     const button = document.querySelector(".to-newest");
@@ -208,13 +213,13 @@
       const by = scrollY - top;
       top = scrollY;
       if (held) return;
-      if (by > 0 && inView) atEnd = true;
-      if (by < 0 && atEnd && gap() > 2) atEnd = false;
+      if (by > 0 && inView) stay(true);
+      if (by < 0 && atEnd && gap() > 2) stay(false);
     };
     const watch = new IntersectionObserver((seen) => {
       inView = seen[seen.length - 1].isIntersecting;
       scrolled();
-      if (inView) atEnd = true; else follow();
+      if (inView) stay(true); else follow();
       if (button) button.classList.toggle("seen", inView);
     }, { rootMargin: "0px 0px 80px 0px" });
     watch.observe(newest);
@@ -222,7 +227,7 @@
     grows.observe(newest.parentElement);
     signal.addEventListener("abort", () => { watch.disconnect(); grows.disconnect(); });
     on("scroll", scrolled);
-    addEventListener("wheel", (e) => { if (e.deltaY < 0) atEnd = false; }, { signal, passive: true });
+    addEventListener("wheel", (e) => { if (e.deltaY < 0) stay(false); }, { signal, passive: true });
     // What comes in above is laid out as it comes near, and only then has its
     // height: the place is kept for some frames, while the reader may scroll on.
     const placed = (el) => el.getBoundingClientRect().top + scrollY;
@@ -234,12 +239,12 @@
       keep();
       if (held.frames-- > 0) { requestAnimationFrame(keeps); return; }
       held = null;
-      root.style.overflowAnchor = "";
+      anchor();
     };
     // It does something above what is looked at, which stays where it is.
     const unmoved = (act) => {
       const began = !held, el = parts().find((a) => a.getBoundingClientRect().bottom > 0);
-      if (el) { held = { el, at: placed(el), frames: 6 }; root.style.overflowAnchor = "none"; }
+      if (el) { held = { el, at: placed(el), frames: 6 }; anchor(); }
       act();
       if (held && began) keeps(); else if (held) keep();
     };
@@ -474,7 +479,7 @@
         told("");
         try {
           const r = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
-          if (r.ok) return true;
+          if (r.ok || r.status === 404 && form.matches("[action$='/stop']")) return true; // what is over need not be stopped
           if (early && r.status === 409) return false; // an answer began that this page has not heard of
           const problem = await r.json().catch(() => ({}));
           told(problem.detail || problem.title || String(r.status));
@@ -514,7 +519,7 @@
         more.forget();
         if (field.value === text) field.value = "";
         sessionStorage.removeItem(kept);
-        atEnd = true;
+        stay(true);
         toEnd();
       });
 
