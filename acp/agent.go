@@ -77,8 +77,7 @@ func (a Agent) commands(o Options, c *chat.Chat, folder string) (all []Command) 
 		all = append(all, Command{Name: strings.TrimPrefix(k.Name, "/"), Input: k.Args, Help: k.Help,
 			Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
 				talk := &slash.Conversation{Chat: c, Store: o.Store, Setup: a.Setup, Options: a.Options(folder), Encrypted: a.Encrypted, People: a.People, Out: out}
-				talk.Model.Provider, talk.Model.Name = c.ModelName()
-				talk.Model.BaseURL = talk.Options.Choice.AddressFor(talk.Model.Provider)
+				talk.Model = slash.ModelOf(c, talk.Options)
 				return k.Run(talk, ctx, input)
 			}})
 	}

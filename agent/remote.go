@@ -93,19 +93,36 @@ func (v *Remote) ID() tidemark.SessionID { return v.c.ID() }
 // Gone receives an error once somebody else has the session.
 func (v *Remote) Gone() <-chan error { return v.lost }
 
+// Chat is the conversation itself, for what is done in a Turn.
+func (v *Remote) Chat() *chat.Chat { return v.c }
+
 // Send adds a message of the user, and emits what happens until the turn is
 // over.
 func (v *Remote) Send(ctx context.Context, text string, emit func(any) error) error {
+	return v.Turn(emit, func() error { return v.Say(ctx, tidemark.Text(text)) })
+}
+
+// Turn does something while no other turn is in progress, and emits what happens
+// meanwhile.
+func (v *Remote) Turn(emit func(any) error, work func() error) error {
 	v.turning.Lock()
 	defer v.turning.Unlock()
 	between := v.listen(emit)
 	defer func() { v.listen(between) }()
-	turn, err := v.c.Send(ctx, tidemark.Text(text))
+	return work()
+}
+
+// Say adds a message of the user within a Turn.
+func (v *Remote) Say(ctx context.Context, blocks ...tidemark.Block) error {
+	turn, err := v.c.Send(ctx, blocks...)
 	if err == nil && turn.Stop != chat.StopCancelled {
 		v.tell(RemoteEvent{Event: Event{Type: "result", Subtype: turn.Stop, Text: turn.Text}, Usage: &turn.Usage})
 	}
 	return err
 }
+
+// Tell emits something else that happens within a Turn.
+func (v *Remote) Tell(e Event) { v.tell(RemoteEvent{Event: e}) }
 
 // listen sets the listener, and returns the previous one.
 func (v *Remote) listen(emit func(any) error) func(any) error {

@@ -60,7 +60,7 @@ func TestSessionsOfEveryClientAreShown(t *testing.T) {
 			"a call without a result":      `document.querySelector("[data-call]")`,
 			"no diff, and no command":      `!document.querySelector(".diff ins, .call svg path[d^='M2.5 3.5h11v9']")`,
 			"a tool that nobody knows":     `[...document.querySelectorAll(".call svg path")].some((p) => p.getAttribute("d").startsWith("M8 2.75 12.75"))`,
-			"a call that says nothing":     `[...document.querySelectorAll(".call summary code")].some((c) => !c.innerText.trim())`,
+			"a call that says nothing":     `[...document.querySelectorAll(".call summary code")].some((c) => !c.textContent.trim())`,
 			"a page that is too wide":      `document.documentElement.scrollWidth > innerWidth`,
 			"context that is not one line": `document.querySelector("#entries > .run + .run")`,
 			"a prompt that is not one":     `document.querySelectorAll(".said.user").length === 0 || document.querySelectorAll(".said.user").length > 8`,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/model/standin"
@@ -27,12 +28,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
+func talkSetup() *agent.Setup {
+	return &agent.Setup{Getenv: func(string) string { return "" }, Environ: os.Environ(), IsProject: func(string) bool { return true }, Home: os.UserHomeDir}
+}
+
 // talksIn opens conversations with a stand-in for a model, which works in a folder.
 func talksIn(folder, model string) func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error) {
-	setup := &agent.Setup{Getenv: func(string) string { return "" }, Environ: os.Environ(), IsProject: func(string) bool { return true }, Home: os.UserHomeDir}
 	return func(ctx context.Context, st *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
-		return setup.OpenRemote(ctx, agent.Options{Store: st, Holder: process.Self("test talks"), Session: o.Session, Project: folder,
-			Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}, o.Emit)
+		set := agent.Options{Store: st, Holder: process.Self("test talks"), Session: o.Session, Project: folder,
+			Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}
+		if o.Person {
+			return slash.OpenRemote(ctx, talkSetup(), set, false, o.Emit)
+		}
+		return talkSetup().OpenRemote(ctx, set, o.Emit)
 	}
 }
 
@@ -45,6 +53,7 @@ func talking(t *testing.T) (s *site, folder string) {
 	s = newSite(t, chrome, sqliteStores(t))
 	s.end()
 	s.chat = talksIn(folder, standin.Start(t))
+	s.commands = func(tidemark.Session) []slash.Command { return slash.PageCommands(talkSetup(), folder) }
 	s.begin()
 	return s, folder
 }
@@ -173,6 +182,56 @@ func TestAPersonTalksInASessionFromItsPage(t *testing.T) {
 			t.Errorf("%q was said %d times", text, n)
 		}
 	}
+}
+
+func TestThePageFollowsTheEndUntilTheReaderScrollsUp(t *testing.T) {
+	s, _ := talking(t)
+	id := talk(t, s.of("a", "jo"), tidemark.Session{Title: "harbour"}, 30)
+	w := s.window(t)
+	w.signsIn("a")
+	w.opens("/sessions/" + string(id))
+	const inView = `document.getElementById("newest").getBoundingClientRect().bottom < innerHeight + 80`
+	w.until(inView + ` && document.documentElement.scrollHeight > 2 * innerHeight`)
+	// What is laid out late, or goes and comes again, moves the end away while nobody
+	// is told of anything.
+	for _, height := range []string{"3000px", "10px", "5000px"} {
+		asks[bool](w, fmt.Sprintf(`new Promise((done) => {
+			const late = document.getElementById("late") || document.createElement("div");
+			late.id = "late";
+			document.getElementById("entries").append(late);
+			requestAnimationFrame(() => setTimeout(() => { late.style.height = %q; requestAnimationFrame(() => requestAnimationFrame(() => done(true))); }));
+		})`, height))
+		w.until(inView)
+	}
+	w.says(endless)
+	w.until(`document.querySelector("#talk .piece") && document.querySelector("#talk .piece").textContent.length > 500`)
+	w.until(inView)
+	w.until(`(() => {
+		const b = document.querySelector("form[action$='/stop'] button");
+		if (b && !b.form.dataset.busy) b.click();
+		return !document.querySelector("#talk .running, #talk .piece");
+	})()`)
+	w.until(inView)
+	w.says("[[fake say and on]]")
+	w.answers("and on")
+	w.until(inView)
+
+	// Who scrolls up stays there, whatever comes, until they are at the end again.
+	w.types(kb.Escape)
+	asks[bool](w, `window.scrollTo({ top: 100, behavior: "instant" }), true`)
+	w.until(`scrollY < 1000 && !document.querySelector(".to-newest").classList.contains("seen")`)
+	w.fills("#say", "[[fake say not seen at once]]")
+	asks[bool](w, `window.scrollTo({ top: 100, behavior: "instant" }), true`)
+	asks[bool](w, `document.getElementById("talk").dispatchEvent(new CustomEvent("htmx:sseMessage", { bubbles: true, detail: {} })), true`)
+	asks[bool](w, `(() => { const late = document.getElementById("late"); if (late) late.style.height = "7000px"; return true; })()`)
+	if !asks[bool](w, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(scrollY < 1000))))`) {
+		t.Error("who reads above is taken to the end")
+	}
+	asks[bool](w, `window.scrollTo({ top: 1e6, behavior: "instant" }), true`)
+	w.until(inView)
+	w.types(kb.Enter)
+	w.answers("not seen at once")
+	w.until(inView)
 }
 
 func TestASessionBeginsOnThePages(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
@@ -66,15 +67,16 @@ func (d doors) SignOut(w http.ResponseWriter, r *http.Request) error { return d[
 // site is a server that listens at one address for as long as the test lasts,
 // also after it was begun again.
 type site struct {
-	t       *testing.T
-	chrome  context.Context
-	address string
-	url     string
-	open    func(context.Context, tidemark.Principal) (*store.Store, error)
-	doors   doors
-	chat    func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
-	server  *Server
-	http    *httptest.Server
+	t        *testing.T
+	chrome   context.Context
+	address  string
+	url      string
+	open     func(context.Context, tidemark.Principal) (*store.Store, error)
+	doors    doors
+	chat     func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
+	commands func(tidemark.Session) []slash.Command
+	server   *Server
+	http     *httptest.Server
 }
 
 func newSite(t *testing.T, chrome context.Context, open func(context.Context, tidemark.Principal) (*store.Store, error)) *site {
@@ -91,7 +93,7 @@ func newSite(t *testing.T, chrome context.Context, open func(context.Context, ti
 func (s *site) begin() {
 	s.t.Helper()
 	var err error
-	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Chat: s.chat, Version: "test", Holder: process.Self("test"), Formats: []string{"md"}, Offboarding: seesOff(s.open, process.Self("test")),
+	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Chat: s.chat, Commands: s.commands, Version: "test", Holder: process.Self("test"), Formats: []string{"md"}, Offboarding: seesOff(s.open, process.Self("test")),
 		Inspect: func(context.Context, tidemark.Principal) (pages.Inspection, error) {
 			return pages.Inspection{Kind: "sqlite", Place: "/home/jo/.tidemark/tidemark.db", Bytes: 5 << 20, Sealed: true,
 				Keys:    []pages.KeyInfo{{ID: "k1", Type: "passphrase", Label: "laptop", CreatedAt: time.Now().Add(-72 * time.Hour), Opened: true}},

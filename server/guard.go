@@ -142,7 +142,11 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 	r = r.WithContext(request.WithHolding(request.WithCaller(r.Context(), caller), holds))
 	r.Body = http.MaxBytesReader(w, r.Body, size)
 	if !bulk && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		if err := request.ReadBody(r); err != nil {
+		by := request.JSONWeights
+		if !isCall(r) && strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
+			by = request.FormWeights // nothing of it is read as JSON
+		}
+		if err := request.ReadBody(r, by); err != nil {
 			request.AnswerProblem(w, err)
 			return
 		}

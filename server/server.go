@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
@@ -57,6 +58,8 @@ type Options struct {
 	// machine; nil: none. Folder says which folder the latter work in; nil: unknown.
 	Chat   func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error)
 	Folder func(tidemark.Session) string
+	// Commands are what the person can type after a slash there; nil: unknown.
+	Commands func(tidemark.Session) []slash.Command
 	// SignIn lets browsers sign in; nil: there are no pages.
 	SignIn auth.SignIn
 	// Backend returns the raw storage of a principal, for clients that have
@@ -134,7 +137,7 @@ func New(o Options) (*Server, error) {
 		Open: o.Open, Holder: o.Holder, Acts: o.Acts, Together: o.Together, NoAudit: o.NoAudit, Log: o.Log, Now: o.Now,
 		Backend: o.Backend, Limits: o.Limits, Access: s.access, Shutdown: s.shutdown})
 	s.api = routes.New(s.mux, routes.Options{Stores: s.stores, Access: s.access, Shutdown: s.shutdown, Holder: o.Holder, Hosts: o.Hosts, Limits: o.Limits,
-		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, Folder: o.Folder, SignIn: o.SignIn, MCP: o.MCP, Offboarding: o.Offboarding, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
+		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, Folder: o.Folder, Commands: o.Commands, SignIn: o.SignIn, MCP: o.MCP, Offboarding: o.Offboarding, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
 	s.healthRoutes()
 	s.pages = pages.New(pages.Options{Stores: s.stores, API: s.api, Shutdown: s.shutdown, SignIn: o.SignIn, Inspect: o.Inspect, Formats: o.Formats, NoAudit: o.NoAudit, Version: o.Version, Now: o.Now})
 	s.handler = s.watched(s.guarded(s.stores.Audited(nil, s.mux), s.stores.Audited(s.pages.Routes(), s.pages)))

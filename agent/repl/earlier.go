@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -60,7 +61,7 @@ func here(i store.Info, project string) int {
 // nor what was added after it.
 func typed(e tidemark.Entry) (line string) {
 	for _, b := range e.Blocks {
-		if b.Type == tidemark.BlockText && b.Text != planFirst {
+		if b.Type == tidemark.BlockText && b.Text != slash.PlanFirst {
 			line = b.Text
 		}
 	}

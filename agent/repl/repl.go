@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -243,16 +242,13 @@ func (r *repl) line(ctx context.Context, line string) {
 		r.fail(r.Remember(ctx, strings.TrimSpace(text)))
 		return
 	}
-	text := strings.TrimPrefix(line, "/")
-	r.say(ctx, slices.Concat(r.Documents(), r.Mentioned(text), r.Pasted(text), []tidemark.Block{tidemark.Text(text)})...)
+	r.say(ctx, r.Message(line)...)
 }
 
 // say sends a message and waits for the end of the turn.
 func (r *repl) say(ctx context.Context, blocks ...tidemark.Block) {
 	planning := r.Chat.Permission() == chat.PermissionPlan
-	if planning {
-		blocks = append(blocks, tidemark.Text(planFirst))
-	}
+	blocks = r.Planned(blocks)
 	var turn chat.Turn
 	r.turn(ctx, func(ctx context.Context) (err error) {
 		turn, err = r.Chat.Send(ctx, blocks...)
@@ -262,9 +258,6 @@ func (r *repl) say(ctx context.Context, blocks ...tidemark.Block) {
 		r.fail(r.offerPlan(ctx))
 	}
 }
-
-// planFirst is added to a message of a person who wants a plan.
-const planFirst = "(Plan first: look at what you need, change nothing, and end with a plan that I can approve.)"
 
 // offerPlan asks whether a plan is to be carried out.
 func (r *repl) offerPlan(ctx context.Context) error {

@@ -65,7 +65,7 @@ func (c *Conversation) retry(ctx context.Context, _ string) error {
 	case err != nil:
 		return err
 	default:
-		if err := c.Chat.Branch(ctx, before); err != nil {
+		if err := c.goTo(ctx, before); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,11 @@ func (c *Conversation) effort(_ context.Context, arg string) error {
 
 func (c *Conversation) permissions(_ context.Context, arg string) error {
 	if arg == "" {
-		c.print("Now: %s. Shift-Tab goes through ask, edits, plan and auto; /approvals lists what was approved.", c.Chat.Permission())
+		how := "Shift-Tab goes through ask, edits, plan and auto"
+		if c.Elsewhere != nil {
+			how = "/permissions ask, edits, plan or auto changes it"
+		}
+		c.print("Now: %s. %s; /approvals lists what was approved.", c.Chat.Permission(), how)
 		return nil
 	}
 	p, err := chat.ParsePermission(arg)

@@ -18,9 +18,9 @@ import (
 // the files of the person and the project, and the prompts of its MCP servers.
 // None takes the name of another.
 func (c *Conversation) Commands() []Command {
-	all := Commands()
+	all := slices.DeleteFunc(Commands(), func(k Command) bool { _, not := c.Elsewhere[k.Name]; return not })
 	for _, k := range append(c.userCommands(), c.prompts()...) {
-		if !slices.ContainsFunc(all, func(o Command) bool { return o.Name == k.Name }) && !IsExit(k.Name) {
+		if _, not := c.Elsewhere[k.Name]; !not && !slices.ContainsFunc(all, func(o Command) bool { return o.Name == k.Name }) && !IsExit(k.Name) {
 			all = append(all, k)
 		}
 	}

@@ -38,6 +38,14 @@ var keys = [][2]string{
 	{"Ctrl-D", "save and leave"},
 }
 
+// keys are those of a terminal: another place has its own, and says so itself.
+func (c *Conversation) keys() [][2]string {
+	if c.Elsewhere != nil {
+		return nil
+	}
+	return keys
+}
+
 // help shows all commands on one screen, or what there is about a word.
 func (c *Conversation) help(_ context.Context, word string) error {
 	if word != "" {
@@ -67,10 +75,12 @@ func (c *Conversation) help(_ context.Context, word string) error {
 		c.wrapped("more", rest)
 	}
 	var pairs []string
-	for _, k := range keys {
+	for _, k := range c.keys() {
 		pairs = append(pairs, k[0]+" "+k[1])
 	}
-	c.wrapped("keys", pairs)
+	if len(pairs) > 0 {
+		c.wrapped("keys", pairs)
+	}
 	c.print("/help WORD says more about a command, a key, or anything else.")
 	return nil
 }
@@ -112,7 +122,7 @@ func (c *Conversation) helpAbout(word string) error {
 			c.print("  %-32s %s", k.Name+" "+k.Args, k.Help)
 		}
 	}
-	for _, k := range keys {
+	for _, k := range c.keys() {
 		if has(k[0], k[1]) {
 			found = true
 			c.print("  %-32s %s", k[0], k[1])

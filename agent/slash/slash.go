@@ -52,6 +52,12 @@ type Conversation struct {
 	// Front is nil where there is no screen and keyboard of ours. The commands
 	// that need one must not be run then.
 	Front Front
+	// Elsewhere are the commands that this place does not have, each with what to
+	// do instead.
+	Elsewhere map[string]string
+	// Moved is called when the conversation goes on from an earlier entry; it may
+	// be nil.
+	Moved func()
 
 	// documents are sent with the next message.
 	documents []tidemark.Block
@@ -205,7 +211,37 @@ func (c *Conversation) Run(ctx context.Context, line string) error {
 	if k != nil {
 		return k.Run(c, ctx, strings.TrimSpace(arg))
 	}
+	if instead, ok := c.Elsewhere[name]; ok {
+		return hint.With(tidemark.Unsupportedf("%s works in a terminal", name), "%s", instead)
+	}
 	return hint.With(tidemark.Invalidf("there is no command %s", name), "see /help; a message that begins with a slash begins with two")
+}
+
+// Message is what a person says with a line that is no command: the text, after
+// the documents and images that go with it.
+func (c *Conversation) Message(line string) []tidemark.Block {
+	text := strings.TrimPrefix(line, "/")
+	return slices.Concat(c.Documents(), c.Mentioned(text), c.Pasted(text), []tidemark.Block{tidemark.Text(text)})
+}
+
+// PlanFirst is added to a message of a person who wants a plan.
+const PlanFirst = "(Plan first: look at what you need, change nothing, and end with a plan that I can approve.)"
+
+// Planned is a message of a person, which asks for a plan first if they want one.
+func (c *Conversation) Planned(blocks []tidemark.Block) []tidemark.Block {
+	if c.Chat.Permission() == chat.PermissionPlan {
+		return append(blocks, tidemark.Text(PlanFirst))
+	}
+	return blocks
+}
+
+// goTo goes on from an earlier entry.
+func (c *Conversation) goTo(ctx context.Context, seq int64) error {
+	err := c.Chat.Branch(ctx, seq)
+	if err == nil && c.Moved != nil {
+		c.Moved()
+	}
+	return err
 }
 
 // Documents returns what was loaded since the last call. It is sent with the

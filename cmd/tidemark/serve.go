@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
@@ -120,8 +121,11 @@ func (v *serveFlags) program(cmd *cobra.Command) serve.Program {
 			return v.conversation(ctx, s, c, nil)
 		},
 		Folder: func(s tidemark.Session) string { return v.setup(v.config).FolderFor(s, currentFolder()) },
-		MCP:    func(c routes.MCP) http.Handler { return mcp.Handler(v.mcpOptions(c, "")) },
-		Log:    v.logger(), Errors: v.err, Say: v.say, Complain: v.complain}
+		Commands: func(s tidemark.Session) []slash.Command {
+			return slash.PageCommands(v.setup(v.config), projectAt(v.setup(v.config).FolderFor(s, currentFolder())))
+		},
+		MCP: func(c routes.MCP) http.Handler { return mcp.Handler(v.mcpOptions(c, "")) },
+		Log: v.logger(), Errors: v.err, Say: v.say, Complain: v.complain}
 }
 
 func (v *serveFlags) logger() *slog.Logger {
@@ -152,9 +156,8 @@ func (a *app) conversation(ctx context.Context, s *store.Store, o routes.ChatOpt
 	if o.ForceNew {
 		set.FreshInterpreter = "asked for with force_new_session"
 	}
-	c, err := a.setup(a.config).OpenRemote(ctx, set, o.Emit)
-	if err != nil {
-		return nil, err
+	if o.Person {
+		return slash.OpenRemote(ctx, a.setup(a.config), set, a.opened.Sealed() != nil, o.Emit)
 	}
-	return c, nil
+	return a.setup(a.config).OpenRemote(ctx, set, o.Emit)
 }

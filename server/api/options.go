@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
@@ -40,8 +41,10 @@ type Options struct {
 	Import  func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]Imported, error)
 	Chat    func(ctx context.Context, s *store.Store, o ChatOptions) (Conversation, error)
 	Folder  func(tidemark.Session) string
-	SignIn  auth.SignIn
-	MCP     func(MCP) http.Handler
+	// Commands are those of a session whose conversation is not open; nil: none.
+	Commands func(tidemark.Session) []slash.Command
+	SignIn   auth.SignIn
+	MCP      func(MCP) http.Handler
 	// Offboarding erases, hands over and exports what people have; nil: nothing does.
 	Offboarding *transfer.Offboarding
 
@@ -119,4 +122,14 @@ type Conversation interface {
 	// Answer answers an emitted question.
 	Answer(call string, d chat.Decision) error
 	Close(ctx context.Context) error
+}
+
+// Typist is a Conversation with a person who types as in a terminal.
+type Typist interface {
+	// Enter does what they typed: a command, or a message with images.
+	Enter(ctx context.Context, line string, images []tidemark.Block, emit func(any) error) error
+	// Commands are the commands that they have, and Complete offers what follows
+	// line[:from].
+	Commands() []slash.Command
+	Complete(ctx context.Context, line string) (from int, found []string)
 }

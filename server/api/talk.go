@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -101,6 +102,7 @@ type Talk struct {
 	pieces  []Piece
 	asked   []Question
 	notice  string
+	moves   int // how often it went on from an earlier entry
 }
 
 // Question is a call that waits for an answer.
@@ -109,9 +111,13 @@ type Question struct {
 	Shown string // the digest of what is shown, which an answer names: models reuse the ids of calls
 }
 
+// commandPiece is what a command tells the person. It is kept nowhere, and shown until
+// they say something else.
+const commandPiece = "command"
+
 // Piece is a part of what is being said.
 type Piece struct {
-	Kind string // text, thinking, output
+	Kind string // text, thinking, output, command
 	Text string // set by Look
 	Kept int64  // the entry that has it; 0: it is not kept yet
 	text []byte
@@ -123,6 +129,7 @@ type TalkState struct {
 	Pieces        []Piece
 	Questions     []Question
 	Notice        string
+	Moves         int // how often it went on from an earlier entry
 }
 
 // Seen is how much of a conversation somebody was told.
@@ -147,7 +154,7 @@ func (t *Talk) Look(seen Seen) (whole *TalkState, more string, now Seen, wait <-
 	if seen.talk == t && seen.shape == t.shape {
 		return nil, string(last[seen.length:]), now, t.changed
 	}
-	whole = &TalkState{Here: t.Here, Running: t.running, Questions: slices.Clone(t.asked), Notice: t.notice}
+	whole = &TalkState{Here: t.Here, Running: t.running, Questions: slices.Clone(t.asked), Notice: t.notice, Moves: t.moves}
 	for _, p := range t.pieces {
 		whole.Pieces = append(whole.Pieces, Piece{Kind: p.Kind, Text: string(wholeRunes(p.text)), Kept: p.Kept})
 	}
@@ -203,6 +210,11 @@ func (t *Talk) hear(v any) error {
 		t.add("text", e.Text, draftBytes)
 	case e.Type == "output":
 		t.add("output", e.Text, outputBytes)
+	case e.Type == "system" && e.Subtype == "command":
+		t.add(commandPiece, e.Text, draftBytes)
+	case e.Type == "system" && e.Subtype == "moved":
+		t.moves++
+		t.note(true)
 	case e.Type == "system" && (e.Subtype == "notice" || e.Subtype == "retry"):
 		t.notice = e.Text
 		t.note(true)
@@ -212,7 +224,7 @@ func (t *Talk) hear(v any) error {
 			t.acked = nil
 		}
 		for i := range t.pieces {
-			if t.pieces[i].Kept == 0 {
+			if t.pieces[i].Kept == 0 && t.pieces[i].Kind != commandPiece {
 				t.pieces[i].Kept = e.Entry.Seq
 			}
 		}
@@ -233,7 +245,7 @@ func (t *Talk) add(kind, text string, most int) {
 	}
 	if p := &t.pieces[n-1]; len(p.text) < most {
 		p.text = append(p.text, text...)
-		t.note(reshaped)
+		t.note(reshaped || kind == commandPiece) // words are added to an answer only
 	}
 }
 
@@ -258,7 +270,7 @@ func (t *Talk) ended(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running, t.cancel, t.asked = false, nil, nil
-	t.pieces = slices.DeleteFunc(t.pieces, func(p Piece) bool { return p.Kept == 0 })
+	t.pieces = slices.DeleteFunc(t.pieces, func(p Piece) bool { return p.Kept == 0 && p.Kind != commandPiece })
 	if err != nil {
 		t.notice = request.Problem(err).Detail
 	}
@@ -314,16 +326,17 @@ func (s *Server) TalkOf(ctx context.Context, id tidemark.SessionID) (t *Talk, ch
 	return h.of[talkName(request.CallerOf(ctx), id)], h.changed
 }
 
-// Say says something in a session of the caller, who may talk in it, and returns
-// once that is kept: what follows goes on without them. ErrHeld means that
+// Say says something in a session of the caller, who may talk in it, with images, and
+// returns once that is kept, or once the command that it is begins: what follows goes
+// on without them. ErrHeld means that
 // somebody else writes to the session, ErrConflict that a turn is under way.
-func (s *Server) Say(ctx context.Context, id tidemark.SessionID, text string) error {
+func (s *Server) Say(ctx context.Context, id tidemark.SessionID, text string, images ...tidemark.Block) error {
 	for {
 		t, err := s.openTalk(ctx, id, false)
 		if err != nil {
 			return err
 		}
-		if kept, err := t.say(ctx, text); kept != nil {
+		if kept, err := t.say(ctx, text, images); kept != nil {
 			select {
 			case err := <-kept:
 				return err
@@ -340,9 +353,12 @@ func (s *Server) Say(ctx context.Context, id tidemark.SessionID, text string) er
 // BeginTalk begins a new session of the caller, who may talk, in a project and with
 // a model, "" for those of this machine, and returns once what they said is kept.
 // ErrInvalid means that the project is no work tree of theirs here.
-func (s *Server) BeginTalk(ctx context.Context, project, model, text string) (tidemark.SessionID, error) {
+func (s *Server) BeginTalk(ctx context.Context, project, model, text string, images ...tidemark.Block) (tidemark.SessionID, error) {
 	if s.o.Chat == nil {
 		return "", tidemark.Unsupportedf("this server holds no conversations")
+	}
+	if slash.Is(text) {
+		return "", tidemark.Invalidf("a session begins with a message; commands follow. A message that begins with a slash begins with two")
 	}
 	if project != "" && s.TalkFolder(tidemark.Session{Project: project}) != project {
 		return "", tidemark.Invalidf("project %.200q: not a work tree of yours on this machine", project)
@@ -364,7 +380,7 @@ func (s *Server) BeginTalk(ctx context.Context, project, model, text string) (ti
 	t.rest = time.NewTimer(talkIdle)
 	close(t.ready)
 	go s.attend(context.WithoutCancel(ctx), name, t)
-	kept, err := t.say(ctx, text)
+	kept, err := t.say(ctx, text, images)
 	if kept != nil {
 		select {
 		case err = <-kept:
@@ -376,7 +392,11 @@ func (s *Server) BeginTalk(ctx context.Context, project, model, text string) (ti
 }
 
 // say begins a turn. It returns nothing when the conversation is about to end.
-func (t *Talk) say(ctx context.Context, text string) (<-chan error, error) {
+func (t *Talk) say(ctx context.Context, text string, images []tidemark.Block) (<-chan error, error) {
+	typist, types := t.conv.(Typist)
+	if !types && len(images) > 0 {
+		return nil, tidemark.Unsupportedf("this conversation takes words only")
+	}
 	t.mu.Lock()
 	switch {
 	case t.closing:
@@ -392,11 +412,48 @@ func (t *Talk) say(ctx context.Context, text string) (<-chan error, error) {
 	t.rest.Stop()
 	t.mu.Unlock()
 	t.began()
+	if types && slash.Is(text) {
+		t.commanded(text)
+	}
 	go func() {
 		defer cancel()
-		t.ended(t.conv.Send(turn, text, t.hear))
+		if !types {
+			t.ended(t.conv.Send(turn, text, t.hear))
+			return
+		}
+		t.ended(typist.Enter(turn, text, images, t.hear))
 	}()
 	return kept, nil
+}
+
+// commanded notes that a turn is a command, of which nothing may be kept: who typed it
+// does not wait.
+func (t *Talk) commanded(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pieces = []Piece{{Kind: commandPiece, text: []byte(line + "\n")}}
+	t.acked <- nil
+	t.acked = nil
+	t.note(true)
+}
+
+// TalkCommands are the commands that the caller has in a session, and what a line that
+// begins with one can go on with, from where.
+func (s *Server) TalkCommands(ctx context.Context, of tidemark.Session, line string) (all []slash.Command, from int, more []string) {
+	if t, _ := s.TalkOf(ctx, of.ID); t != nil && t.Here {
+		select {
+		case <-t.ready:
+			if typist, ok := t.conv.(Typist); ok && t.err == nil {
+				from, more = typist.Complete(ctx, line)
+				return typist.Commands(), from, more
+			}
+		default:
+		}
+	}
+	if s.o.Commands == nil {
+		return nil, 0, nil
+	}
+	return s.o.Commands(of), 0, nil
 }
 
 // AskFor asks whoever holds a session of the caller to hand it over, and returns

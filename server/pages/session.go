@@ -190,8 +190,7 @@ func (s *Site) gatherEnd(ctx context.Context, l *looking, v *web.SessionView) er
 	if v.End, err = sessionEnd(ctx, l.st, l.v, lease); err != nil {
 		return err
 	}
-	budget := countBudget
-	v.Usage, err = s.used(ctx, l.v, &budget)
+	v.Usage, err = s.usedByNow(ctx, l.v)
 	return err
 }
 

@@ -17,6 +17,23 @@ import (
 // is counted by later pages.
 const countBudget = 4000
 
+// countAtOnce is how many entries the page of a session reads for that before it is
+// shown: the others are counted while somebody looks at it.
+const countAtOnce = 500
+
+// usedByNow is what a session used, as far as that is known soon. The rest is counted
+// meanwhile, for whoever asks again.
+func (s *Site) usedByNow(ctx context.Context, v *store.View) (web.Used, error) {
+	budget := countAtOnce
+	used, err := s.used(ctx, v, &budget)
+	if err == nil && used.Partial {
+		s.Begin(ctx, TaskName(request.CallerOf(ctx).Principal, "count")+"/"+v.Name(), func(ctx context.Context, _ func(int64)) (any, error) {
+			return s.usedInSteps(ctx, v)
+		})
+	}
+	return used, err
+}
+
 // tallies caches what sessions used, and how far that was counted. Logs only
 // grow, so a count stays valid.
 type tallies struct {

@@ -11,9 +11,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// surveyWait is how long a page waits for a survey that is under way: a person
-// should see something first. It goes on meanwhile.
-const surveyWait = 150 * time.Millisecond
+// surveyWait is how long the first page waits for a survey that is under way, which
+// that of some sessions is done in: a person should see something first. The page
+// gets the numbers when they are there.
+const surveyWait = 30 * time.Millisecond
 
 // surveyStep is how many entries of a session a survey counts at once.
 const surveyStep = 500

@@ -3,14 +3,20 @@ package pages
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"html/template"
+	"io"
+	"mime/multipart"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
@@ -26,13 +32,14 @@ const deltaPause = 30 * time.Millisecond
 // talkActs are the forms with which the person at this machine talks in a session.
 func (s *Site) talkActs() {
 	s.act("/sessions/new", request.Writer, s.actBegin)
+	s.pages.HandleFunc("GET /sessions/{id}/commands", s.talkCommands)
 	for name, do := range map[string]func(*http.Request, tidemark.SessionID) error{
 		"say": func(r *http.Request, id tidemark.SessionID) error {
-			text := r.PostForm.Get("text")
-			if strings.TrimSpace(text) == "" {
-				return tidemark.Invalidf("nothing to say")
+			text, images, err := saidIn(r)
+			if err != nil {
+				return err
 			}
-			return s.api.Say(r.Context(), id, strings.ReplaceAll(text, "\r\n", "\n"))
+			return s.api.Say(r.Context(), id, text, images...)
 		},
 		"stop": func(r *http.Request, id tidemark.SessionID) error { return s.api.StopTalk(r.Context(), id) },
 		"ask":  func(r *http.Request, id tidemark.SessionID) error { return s.api.AskFor(r.Context(), id) },
@@ -66,14 +73,14 @@ func (s *Site) actBegin(r *http.Request) (string, string, error) {
 	if !s.api.MayTalk(r) {
 		return "", "", tidemark.ErrDenied
 	}
-	text, err := formText(r, "text")
+	if err := parseForm(r); err != nil {
+		return "", "", err
+	}
+	text, images, err := saidIn(r)
 	if err != nil {
 		return "", "", err
 	}
-	if text == "" {
-		return "", "", tidemark.Invalidf("nothing to say")
-	}
-	id, err := s.api.BeginTalk(r.Context(), strings.TrimSpace(r.PostForm.Get("project")), strings.TrimSpace(r.PostForm.Get("model")), text)
+	id, err := s.api.BeginTalk(r.Context(), strings.TrimSpace(r.PostForm.Get("project")), strings.TrimSpace(r.PostForm.Get("model")), text, images...)
 	return "/sessions/" + string(id) + "#newest", "", err
 }
 
@@ -81,8 +88,8 @@ func (s *Site) talkAct(r *http.Request, do func(*http.Request, tidemark.SessionI
 	if !s.api.MayTalk(r) {
 		return tidemark.ErrDenied
 	}
-	if err := r.ParseForm(); err != nil {
-		return tidemark.Invalidf("form: %w", err)
+	if err := parseForm(r); err != nil {
+		return err
 	}
 	_, i, err := s.api.Owned(r.Context(), r.PathValue("id"))
 	if err == nil && i.State != store.Live {
@@ -92,6 +99,85 @@ func (s *Site) talkAct(r *http.Request, do func(*http.Request, tidemark.SessionI
 		return err
 	}
 	return do(r, i.ID)
+}
+
+// formMemory is more than any form has, so that nothing of it gets into a file.
+const formMemory = 64 << 20
+
+// parseForm reads a form that may have files.
+func parseForm(r *http.Request) error {
+	if err := r.ParseMultipartForm(formMemory); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		return tidemark.Invalidf("form: %w", err)
+	}
+	return nil
+}
+
+// saidIn is what a form says: words, images, or both.
+func saidIn(r *http.Request) (text string, images []tidemark.Block, err error) {
+	text = strings.ReplaceAll(r.PostForm.Get("text"), "\r\n", "\n")
+	if r.MultipartForm != nil {
+		for _, f := range r.MultipartForm.File["image"] {
+			if f.Filename == "" && f.Size == 0 {
+				continue // nothing was chosen
+			}
+			b, err := imageIn(f)
+			if err != nil {
+				return "", nil, err
+			}
+			images = append(images, b)
+		}
+	}
+	switch {
+	case len(images) > slash.MaxImages:
+		return "", nil, tidemark.Invalidf("more than %d images in one message", slash.MaxImages)
+	case strings.TrimSpace(text) == "" && len(images) == 0:
+		return "", nil, tidemark.Invalidf("nothing to say")
+	case len(text) > maxPrompt:
+		return "", nil, tidemark.Invalidf("text: more than %d bytes", maxPrompt)
+	}
+	return text, images, nil
+}
+
+func imageIn(f *multipart.FileHeader) (tidemark.Block, error) {
+	file, err := f.Open()
+	if err != nil {
+		return tidemark.Block{}, tidemark.Invalidf("form: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, slash.MaxImage+1))
+	if err != nil {
+		return tidemark.Block{}, tidemark.Invalidf("form: %w", err)
+	}
+	return slash.Image(filepath.Base(f.Filename), data)
+}
+
+// talkCommands answers with the commands that can be typed in a session, and with what
+// a line can go on with.
+func (s *Site) talkCommands(w http.ResponseWriter, r *http.Request) {
+	if !s.api.MayTalk(r) {
+		request.AnswerProblem(w, tidemark.ErrDenied)
+		return
+	}
+	_, i, err := s.api.Owned(r.Context(), r.PathValue("id"))
+	if err != nil {
+		request.AnswerProblem(w, err)
+		return
+	}
+	line := r.URL.Query().Get("line")
+	all, from, more := s.api.TalkCommands(r.Context(), i.Session, line)
+	var body struct {
+		Commands []web.Command `json:"commands"`
+		Lines    []string      `json:"lines"` // the line, completed
+	}
+	body.Commands, body.Lines = []web.Command{}, []string{}
+	for _, k := range all {
+		body.Commands = append(body.Commands, web.Command{Name: render.CleanLine(k.Name), Args: render.CleanLine(k.Args), Help: render.CleanLine(k.Help)})
+	}
+	for _, m := range more {
+		body.Lines = append(body.Lines, line[:from]+render.CleanLine(m))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	routes.Cut(r.Context(), json.NewEncoder(w).Encode(body))
 }
 
 // gatherTalk adds what is being said in a session, and whether the viewer may say
@@ -109,6 +195,7 @@ func (s *Site) gatherTalk(r *http.Request, l *looking, v *web.SessionView) error
 	talk, err := w.view(r.Context(), state)
 	if v.Talk = &talk; w.may {
 		v.Compose, v.Folder = true, render.CleanLine(s.api.TalkFolder(l.v.Session))
+		v.ImageBytes, v.ImageCount, v.ImageMost = slash.MaxImage, slash.MaxImages, slash.ImageLimit()
 	}
 	return err
 }
@@ -150,6 +237,10 @@ func (w *talkWatch) view(ctx context.Context, state *routes.TalkState) (web.Talk
 	}
 	v.Running, v.Notice = state.Running, render.CleanLine(state.Notice)
 	for _, p := range state.Pieces {
+		if p.Kind == "command" {
+			v.Told = render.Clean(p.Text)
+			continue
+		}
 		if p.Kept == 0 || p.Kept > w.sent.Load() {
 			v.Pieces = append(v.Pieces, web.TalkPiece{Kind: p.Kind, Text: render.Clean(p.Text)})
 		}
@@ -169,6 +260,7 @@ func (w *talkWatch) tell(ctx context.Context, send func(routes.Event) error) err
 	defer tick.Stop()
 	var seen routes.Seen
 	told := "nothing yet" // which no page shows
+	moves := -1           // how often the conversation had moved when this page was made
 	for {
 		var state *routes.TalkState
 		var more string
@@ -190,6 +282,15 @@ func (w *talkWatch) tell(ctx context.Context, send func(routes.Event) error) err
 			}
 		case t == nil || state != nil:
 			told, err = w.tellWhole(ctx, state, told, send)
+		}
+		if state != nil && moves >= 0 && state.Moves > moves && err == nil {
+			// What is shown after that place is on another branch.
+			err = send(routes.Event{Name: "reset", Data: map[string]int{"moves": state.Moves}})
+		}
+		if state != nil {
+			moves = state.Moves
+		} else if t == nil {
+			moves = 0
 		}
 		if err != nil {
 			return err

@@ -36,6 +36,8 @@ var (
 	// LineWeights are for the lines of a batch, which are decoded one by one,
 	// and kept until it is committed.
 	LineWeights = weights{letter: 2, line: 256}
+	// FormWeights are for a form of a page, whose files are held as they came.
+	FormWeights = weights{letter: 4}
 	// sessionWeights are for a session of another tool, which is held whole,
 	// both as received and converted.
 	sessionWeights = weights{letter: 2, value: 32, object: 256}
@@ -183,8 +185,8 @@ func WeighedImport(ctx context.Context, name string, body io.Reader) (io.Reader,
 
 // ReadBody reads the body of a call before it is decoded, and returns an error
 // when it did not arrive or there is not enough memory for it.
-func ReadBody(r *http.Request) error {
-	text, err := io.ReadAll(Weighed(r.Context(), r.Body, JSONWeights))
+func ReadBody(r *http.Request, by weights) error {
+	text, err := io.ReadAll(Weighed(r.Context(), r.Body, by))
 	var over *api.Problem
 	switch {
 	case errors.As(err, &over):

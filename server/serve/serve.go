@@ -20,6 +20,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
@@ -78,9 +79,10 @@ type Program struct {
 	// Opening says how stores are opened.
 	Opening func(open.Access) *open.Options
 	// Chat opens a conversation for the owner of the server's machine, and Folder
-	// says which folder it works in.
-	Chat   func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
-	Folder func(tidemark.Session) string
+	// says which folder it works in; Commands are what can be typed after a slash there.
+	Chat     func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
+	Folder   func(tidemark.Session) string
+	Commands func(tidemark.Session) []slash.Command
 	// MCP returns the handler for other agents.
 	MCP func(routes.MCP) http.Handler
 	// ToFile writes a file completely, or not at all.
@@ -209,7 +211,7 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 	}
 	switch {
 	case v.access.local != nil:
-		o.SignIn, o.Chat, o.Folder = v.access.local, v.chat, v.Folder
+		o.SignIn, o.Chat, o.Folder, o.Commands = v.access.local, v.chat, v.Folder, v.Commands
 	case v.access.browsers != nil:
 		o.SignIn = v.access.browsers
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -66,6 +67,23 @@ type HomePart struct {
 	Name string    `json:"name"`
 	Rows []HomeRow `json:"rows"`
 	More int       `json:"more,omitempty"` // rows that are not listed
+}
+
+// Short is what a row is called on the page: a project by the last part of its path,
+// and by the last two where another one ends alike.
+func (p HomePart) Short(of HomeRow) string {
+	if p.Name != "project" {
+		return of.Name
+	}
+	base := Base(of.Name)
+	for _, other := range p.Rows {
+		if other.Name != of.Name && Base(other.Name) == base {
+			if above := strings.Trim(Base(strings.TrimSuffix(strings.TrimRight(of.Name, `/\`), base)), `/\`); above != "" {
+				return above + "/" + base
+			}
+		}
+	}
+	return base
 }
 
 // Most is the highest cost of a row, which the bars of the others are measured by.

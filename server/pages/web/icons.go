@@ -19,6 +19,7 @@ var icons = map[string]string{
 	"copy":   "M5.5 5.5h7v8h-7zM3.5 10.5v-8h7",
 	"rail":   "M2.5 3h11v10h-11zM9.5 3v10",
 	"more":   "M3.5 8h.01M8 8h.01M12.5 8h.01",
+	"image":  "M2.5 3.5h11v9h-11zM2.5 11 6 7.5l3 3 2-2 2.5 2.5M10.5 6h.01",
 	"branch": "M4.5 3v10M4.5 9.5c5 0 7-1.5 7-4.5M10 6.5 11.5 5 13 6.5",
 }
 

@@ -365,6 +365,10 @@ type SessionView struct {
 	Talk    *TalkView `json:"talk,omitempty"`    // what is being said; nil: nobody here would know
 	Compose bool      `json:"compose,omitempty"` // the viewer may talk in it
 	Folder  string    `json:"folder,omitempty"`  // where the agent would work then
+	// An image that goes with a message: its bytes, in words, too, and how many go with one.
+	ImageBytes int    `json:"-"`
+	ImageMost  string `json:"-"`
+	ImageCount int    `json:"-"`
 
 	Growing string `json:"-"` // address of the page, if another tool may change its drafts; "": none can
 
@@ -394,7 +398,15 @@ type TalkView struct {
 	Pieces    []TalkPiece    `json:"pieces,omitempty"`
 	Questions []TalkQuestion `json:"questions,omitempty"`
 	Notice    string         `json:"notice,omitempty"`
+	Told      string         `json:"told,omitempty"` // what a command answered
 	Held      string         `json:"held,omitempty"` // who else holds the session
+}
+
+// Command is what somebody can type after a slash.
+type Command struct {
+	Name string `json:"name"`
+	Args string `json:"args,omitempty"`
+	Help string `json:"help"`
 }
 
 // TalkPiece is a part of it: text, thinking, output.

@@ -149,7 +149,7 @@ type Asset struct {
 // styles, and each request costs it more than their bytes do.
 var bundles = map[string][]string{
 	"style.css": {"transcript.css", "look.css", "pages.css"},
-	"script.js": {"htmx.js", "sse.js", "pages.js"},
+	"script.js": {"htmx.js", "sse.js", "composer.js", "pages.js"},
 }
 
 // assets are all files by name.

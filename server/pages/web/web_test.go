@@ -97,3 +97,15 @@ func TestNumbersAndTimesAreShort(t *testing.T) {
 		}
 	}
 }
+
+func TestProjectsThatEndAlikeAreToldApart(t *testing.T) {
+	p := HomePart{Name: "project"}
+	for _, path := range []string{"/home/jo/one/alpha", `C:\work\alpha`, "/alpha", "/home/jo/beta", ""} {
+		p.Rows = append(p.Rows, HomeRow{Name: path})
+	}
+	for i, want := range []string{"one/alpha", "work/alpha", "alpha", "beta", ""} {
+		if got := p.Short(p.Rows[i]); got != want {
+			t.Errorf("%q is called %q, not %q", p.Rows[i].Name, got, want)
+		}
+	}
+}

@@ -190,21 +190,46 @@
     };
     toLinked();
     window.addEventListener("hashchange", toLinked, { signal });
-    const toEnd = () => newest.scrollIntoView({ block: "end" });
+    // Whether the end is followed is up to the reader: only who scrolls up leaves it. What
+    // comes in, goes or gets its height by being laid out moves the end, too, and on a
+    // busy machine long before anybody is told.
+    let top = scrollY, held = null;
+    const toEnd = () => { newest.scrollIntoView({ block: "end", behavior: "instant" }); top = scrollY; };
+    // The browser keeps the place of what is read by scrolling itself; at the end, where we
+    // do, that would look like a reader who scrolls.
+    const anchor = () => { root.style.overflowAnchor = held || atEnd ? "none" : ""; };
+    const stay = (is) => { if (atEnd !== is) { atEnd = is; anchor(); } };
+    const gap = () => newest.getBoundingClientRect().bottom - innerHeight;
     let atEnd = !location.hash && !entries.dataset.at && !query.has("before") && !query.has("find");
     if (atEnd || location.hash === "#newest") { atEnd = true; toEnd(); }
+    anchor();
     // A number or a day was asked for, without a link to its entry.
     if (!location.hash && entries.dataset.at) document.getElementById("e" + entries.dataset.at)?.scrollIntoView({ block: "start" });
     const button = document.querySelector(".to-newest");
+    let inView = false;
+    const follow = () => { if (atEnd && !held) toEnd(); };
+    // Who scrolled is known by the place, too: the event comes with the next frame.
+    const scrolled = () => {
+      const by = scrollY - top;
+      top = scrollY;
+      if (held) return;
+      if (by > 0 && inView) stay(true);
+      if (by < 0 && atEnd && gap() > 2) stay(false);
+    };
     const watch = new IntersectionObserver((seen) => {
-      atEnd = seen[seen.length - 1].isIntersecting;
-      if (button) button.classList.toggle("seen", atEnd);
+      inView = seen[seen.length - 1].isIntersecting;
+      scrolled();
+      if (inView) stay(true); else follow();
+      if (button) button.classList.toggle("seen", inView);
     }, { rootMargin: "0px 0px 80px 0px" });
     watch.observe(newest);
-    signal.addEventListener("abort", () => watch.disconnect());
+    const grows = new ResizeObserver(() => { scrolled(); follow(); });
+    grows.observe(newest.parentElement);
+    signal.addEventListener("abort", () => { watch.disconnect(); grows.disconnect(); });
+    on("scroll", scrolled);
+    addEventListener("wheel", (e) => { if (e.deltaY < 0) stay(false); }, { signal, passive: true });
     // What comes in above is laid out as it comes near, and only then has its
     // height: the place is kept for some frames, while the reader may scroll on.
-    let held = null;
     const placed = (el) => el.getBoundingClientRect().top + scrollY;
     const keep = () => {
       const off = held.el.isConnected ? placed(held.el) - held.at : 0;
@@ -214,12 +239,12 @@
       keep();
       if (held.frames-- > 0) { requestAnimationFrame(keeps); return; }
       held = null;
-      root.style.overflowAnchor = "";
+      anchor();
     };
     // It does something above what is looked at, which stays where it is.
     const unmoved = (act) => {
       const began = !held, el = parts().find((a) => a.getBoundingClientRect().bottom > 0);
-      if (el) { held = { el, at: placed(el), frames: 6 }; root.style.overflowAnchor = "none"; }
+      if (el) { held = { el, at: placed(el), frames: 6 }; anchor(); }
       act();
       if (held && began) keeps(); else if (held) keep();
     };
@@ -449,11 +474,12 @@
     if (composer) {
       const field = composer.querySelector("textarea"), wrong = composer.querySelector(".wrong");
       const told = (text) => { wrong.textContent = text; wrong.hidden = !text; };
+      const more = composing(composer, told, signal);
       const post = async (form, body, early) => {
         told("");
         try {
-          const r = await fetch(form.action, { method: "POST", body: new URLSearchParams(body), headers: { Accept: "application/json" } });
-          if (r.ok) return true;
+          const r = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
+          if (r.ok || r.status === 404 && form.matches("[action$='/stop']")) return true; // what is over need not be stopped
           if (early && r.status === 409) return false; // an answer began that this page has not heard of
           const problem = await r.json().catch(() => ({}));
           told(problem.detail || problem.title || String(r.status));
@@ -471,10 +497,12 @@
         e.preventDefault();
         form.dataset.busy = "1";
         if (form.matches("[action$='/stop']")) stopped = true;
-        if (form !== composer) { await post(form, new FormData(form, e.submitter)); delete form.dataset.busy; return; }
+        if (form !== composer) { await post(form, new URLSearchParams(new FormData(form, e.submitter))); delete form.dataset.busy; return; }
         const text = field.value;
+        more.close();
         if (queue.length || answers()) {
           delete form.dataset.busy;
+          if (more.any()) { told(composer.dataset.later); return; }
           if (queue.length >= mostQueued) return;
           queue.push(text);
           field.value = "";
@@ -483,12 +511,15 @@
           sayNext(true);
           return;
         }
-        const done = await post(form, new FormData(form));
+        const body = new FormData();
+        body.set("text", text);
+        const done = await post(form, more.any() ? more.with(body) : new URLSearchParams(body));
         delete form.dataset.busy;
         if (!done) return;
+        more.forget();
         if (field.value === text) field.value = "";
         sessionStorage.removeItem(kept);
-        atEnd = true;
+        stay(true);
         toEnd();
       });
 
@@ -514,7 +545,7 @@
         if (!queue.length || sending || answers() || !asked && document.querySelector("#talk .notice")) return;
         sending = true;
         stopped = false;
-        const done = await post(composer, { text: queue[0] }, true);
+        const done = await post(composer, new URLSearchParams({ text: queue[0] }), true);
         if (done) { queue.shift(); drawQueue(); }
         sending = false;
         if (wrong.hidden) setTimeout(() => sayNext(asked && !done), 500); // its answer may have ended meanwhile, or the one before only now
