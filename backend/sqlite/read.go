@@ -133,6 +133,9 @@ func (p *pager) next(c *conn) error {
 		p.done = true
 		return nil
 	}
+	if p.first <= h.Trimmed {
+		return &tidemark.TrimmedError{Log: p.log, Upto: h.Trimmed}
+	}
 	return p.page(c, h.number)
 }
 
