@@ -55,12 +55,12 @@ type Backend interface {
 	// after a power cut. After a crash during Commit, the batch is there whole
 	// or not at all.
 	//
-	// ErrInvalid: the batch breaks its own rules (see Batch.Check). ErrExists: a
+	// ErrInvalid: the batch breaks its own rules (see Batch.Check). *TrimmedError: a
+	// log is appended to of which too few lines are here to know their Keys. ErrExists: a
 	// line carries a Key that its log already has; the Receipt says where. This
 	// is checked first, so that repeating a batch reports that it succeeded
 	// before. ErrConflict: a record does not have the version that the batch
-	// names, or a log does not have the length that it names. *TrimmedError: a log is
-	// appended to of which too few lines are here to know their Keys. After these
+	// names, or a log does not have the length that it names. After these
 	// nothing has changed. ErrUnknown: it is not known whether the batch took
 	// effect. Its ID is kept with every record and line that it wrote, so that
 	// reading one decides.

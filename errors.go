@@ -96,6 +96,10 @@ func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
 type TrimmedError struct {
 	Log  Key
 	Upto int64 // the newest line that is not here
+
+	// Where lines were read: which of the spans it was, and what is left of it.
+	Span        int
+	First, Last int64
 }
 
 func (e *TrimmedError) Error() string {

@@ -74,6 +74,7 @@ var cases = []struct {
 	{"what stands is not adopted over", adoptConflicts},
 	{"a checker finds nothing wrong with a healthy place", checks},
 	{"a trimmed log keeps its head and its newer lines", trimKeepsTheRest},
+	{"a trimmed log tells what is left of a span", trimTellsTheRest},
 	{"a trim at another length conflicts and changes nothing", trimConflicts},
 	{"lines that are put back are as they were and their keys are known", fillBringsBack},
 	{"a trimmed log grows as long as the key window is there", longLogsGrow},

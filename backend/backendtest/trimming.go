@@ -28,7 +28,7 @@ func (b *bench) trimmed(log tidemark.Key, upto int64, spans ...tidemark.Span) {
 	for l, err := range b.backend().Lines(context.Background(), log, spans...) {
 		if err == nil {
 			b.Errorf("%+v: line %d was read", spans, l.Seq)
-		} else if !errors.As(err, &is) || is.Upto != upto || is.Log != log || !errors.Is(err, tidemark.ErrStorage) {
+		} else if !errors.As(err, &is) || is.Span != 0 || is.Upto != upto || is.Log != log || !errors.Is(err, tidemark.ErrStorage) {
 			b.Errorf("%+v: %v, want to hear that lines to %d were trimmed", spans, err, upto)
 		}
 	}
@@ -66,6 +66,24 @@ func trimKeepsTheRest(b *bench) {
 	b.keep(NewRecord(log, 2, `{"b":1}`), tidemark.Trim{Log: log, Length: 700, Upto: 699})
 	b.same(seqs(b.lines(log, tidemark.Span{Newest: 1})), []int64{700})
 	b.same(b.get(log).Head.Trimmed, int64(699))
+}
+
+func trimTellsTheRest(b *bench) {
+	if !b.trims() {
+		return
+	}
+	log := key("session", "s")
+	b.keep(run(log, 1, 20))
+	b.keep(tidemark.Trim{Log: log, Length: 20, Upto: 10})
+	var got []int64
+	var is *tidemark.TrimmedError
+	for l, err := range b.backend().Lines(context.Background(), log, tidemark.Span{From: 19}, tidemark.Span{From: 30}, tidemark.Span{To: 12, Newest: 5, Backwards: true}) {
+		if got = append(got, l.Seq); err != nil && !errors.As(err, &is) {
+			b.Fatal(err)
+		}
+	}
+	b.same(got, []int64{19, 20, 0})
+	b.same(is, &tidemark.TrimmedError{Log: log, Upto: 10, Span: 2, First: 8, Last: 12})
 }
 
 func trimConflicts(b *bench) {

@@ -131,6 +131,9 @@ func (c *commit) run() (tidemark.Receipt, error) {
 	}
 	var known []tidemark.Duplicate
 	for i, t := range c.targets {
+		if t.st.HidesKeys() {
+			return tidemark.Receipt{}, t.st.Head.Appends(c.batch.Appends[i])
+		}
 		k, err := c.b.duplicates(t, c.batch.Appends[i].Lines)
 		if err != nil {
 			return tidemark.Receipt{}, err
@@ -139,11 +142,6 @@ func (c *commit) run() (tidemark.Receipt, error) {
 	}
 	if len(known) > 0 {
 		return tidemark.Receipt{Duplicates: known}, tidemark.Errorf(tidemark.ErrExists, "%s: line %d already has the key %q", known[0].Log, known[0].Seq, known[0].Key)
-	}
-	for i, t := range c.targets {
-		if t.st.HidesKeys() {
-			return tidemark.Receipt{}, t.st.Head.Appends(c.batch.Appends[i])
-		}
 	}
 	if err := c.checkStanding(); err != nil {
 		return tidemark.Receipt{}, err

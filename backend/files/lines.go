@@ -24,7 +24,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 	return func(yield func(tidemark.Line, error) bool) {
 		w := walk{ctx: ctx, b: b, log: log, yield: yield}
 		defer w.close()
-		for _, span := range spans {
+		for i, span := range spans {
 			if err := b.use(ctx); err != nil {
 				yield(tidemark.Line{}, err)
 				return
@@ -32,7 +32,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 			if !nameable(log) {
 				return
 			}
-			if err := w.span(span); err != nil {
+			if err := w.span(i, span); err != nil {
 				yield(tidemark.Line{}, b.readError(log, err))
 				return
 			}
@@ -106,7 +106,7 @@ func (w *walk) close() {
 	}
 }
 
-func (w *walk) span(span tidemark.Span) error {
+func (w *walk) span(index int, span tidemark.Span) error {
 	if !w.opened {
 		if err := w.open(); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (w *walk) span(span tidemark.Span) error {
 	case first > last || w.f == nil && w.st.lost == nil:
 		return nil
 	case first <= w.st.Trimmed:
-		return &tidemark.TrimmedError{Log: w.log, Upto: w.st.Trimmed}
+		return &tidemark.TrimmedError{Log: w.log, Upto: w.st.Trimmed, Span: index, First: first, Last: last}
 	case w.f == nil:
 		w.missing(first, last, span.Backwards)
 		return nil

@@ -124,7 +124,7 @@ func (b *Backend) Lines(ctx context.Context, key tidemark.Key, spans ...tidemark
 		spans = []tidemark.Span{{}}
 	}
 	return func(yield func(tidemark.Line, error) bool) {
-		for _, span := range spans {
+		for i, span := range spans {
 			if err := b.use(ctx); err != nil {
 				yield(tidemark.Line{}, err)
 				return
@@ -135,7 +135,7 @@ func (b *Backend) Lines(ctx context.Context, key tidemark.Key, spans ...tidemark
 				first, last := span.Of(l.head.Length)
 				if gone := l.head.Trimmed; first <= last && first <= gone {
 					b.kept.mu.Unlock()
-					yield(tidemark.Line{}, &tidemark.TrimmedError{Log: key, Upto: gone})
+					yield(tidemark.Line{}, &tidemark.TrimmedError{Log: key, Upto: gone, Span: i, First: first, Last: last})
 					return
 				} else if first <= last {
 					lines = l.lines[first-1-gone : last-gone : last-gone]
@@ -165,6 +165,11 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	k := b.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for _, a := range batch.Appends {
+		if h := k.head(a.Log); h.HidesKeys() {
+			return tidemark.Receipt{}, h.Appends(a)
+		}
+	}
 	if known := k.known(batch); len(known) > 0 {
 		return tidemark.Receipt{Duplicates: known}, tidemark.ErrExists
 	}
@@ -193,11 +198,6 @@ func (k *kept) known(b tidemark.Batch) (known []tidemark.Duplicate) {
 }
 
 func (k *kept) stands(b tidemark.Batch) error {
-	for _, a := range b.Appends {
-		if h := k.head(a.Log); h.HidesKeys() {
-			return h.Appends(a)
-		}
-	}
 	for n := range b.Preconditions() {
 		if have := k.records[n.Key].Version; have != n.Version {
 			return tidemark.Conflictf("%s: is at version %d, not %d", n.Key, have, n.Version)

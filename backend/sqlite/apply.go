@@ -52,15 +52,15 @@ func nextTouched(stored, t int64) int64 {
 // changed nothing when the error is one of the contract's; any other error
 // leaves the transaction in an unknown state.
 func (w *writer) apply(b *tidemark.Batch) (tidemark.Receipt, error) {
+	if err := w.hidden(b); err != nil {
+		return tidemark.Receipt{}, err
+	}
 	known, err := w.known(b)
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
 	if len(known) > 0 {
 		return tidemark.Receipt{Duplicates: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
-	}
-	if err := w.hidden(b); err != nil {
-		return tidemark.Receipt{}, err
 	}
 	if err := w.stands(b); err != nil {
 		return tidemark.Receipt{}, err
