@@ -76,6 +76,10 @@ type Options struct {
 	// table; "": only that table.
 	Prices string
 
+	// Cold is the URL of the place that MoveQuiet moves older lines to. The default
+	// is what Environ names as ColdVariable. Lines that were moved are read without it.
+	Cold string
+
 	// Upgrading is called before an older store is converted to another
 	// format, with where a copy of the old one is kept.
 	Upgrading func(from, to int64, backup string)

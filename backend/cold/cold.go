@@ -48,8 +48,8 @@ type limits struct {
 var usual = limits{hot: 64, least: 32 << 10, segment: 1 << 20}
 
 // Over returns a Backend over inner. Lines are moved to the place at a URL, ""
-// nowhere; they are read from wherever they were moved to. Closing it closes inner,
-// and not the places.
+// nowhere; they are read from wherever they were moved to. Closing it closes inner
+// and the places.
 func Over(inner tidemark.Backend, places *Places, url string) *Backend {
 	return &Backend{inner: inner, places: places, url: url, limits: usual}
 }
@@ -108,8 +108,25 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 	return b.inner.Wait(ctx, log, after)
 }
 
-// Close closes the Backend underneath.
-func (b *Backend) Close() error { return b.inner.Close() }
+// Close closes the Backend underneath and the places.
+func (b *Backend) Close() error { return errors.Join(b.inner.Close(), b.places.Close()) }
+
+// URL is that of the place that lines are moved to, "" for none.
+func (b *Backend) URL() string { return b.url }
+
+// Reach returns an error when a place cannot be used now.
+func (b *Backend) Reach(ctx context.Context, url string) error {
+	place, err := b.places.place(ctx, url)
+	if err != nil {
+		return err
+	}
+	for _, err := range place.List(ctx, "reach/") {
+		if err != nil {
+			return unreachable(url, err)
+		}
+	}
+	return nil
+}
 
 // Mend repairs what the Backend underneath can repair.
 func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {

@@ -242,6 +242,12 @@ func (b *Backend) Quiet(ctx context.Context, since time.Time) iter.Seq2[tidemark
 	}
 }
 
+// Would returns what a move of a log that Quiet yielded is about; the bytes are not
+// known without reading it.
+func (b *Backend) Would(r tidemark.Record) Moved {
+	return Moved{Lines: r.Head.Length - r.Head.Trimmed - b.limits.hot}
+}
+
 // Status is what is at places.
 type Status struct {
 	Logs     int              `json:"logs"`

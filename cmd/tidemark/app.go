@@ -48,6 +48,7 @@ type app struct {
 	columns  int
 	color    bool
 	config   config.Config
+	coldTo   string       // where cold move was told to move to
 	opened   *open.Opened // the store, once it was opened
 
 	signals  chan os.Signal
@@ -177,6 +178,9 @@ func (a *app) openOptions(how open.Access) *open.Options {
 	}
 	if a.newPassphraseOnly {
 		o.Environ = open.Without(o.Environ, open.PassphraseVariable)
+	}
+	if o.Cold = a.coldTo; o.Cold == "" && os.Getenv(open.ColdVariable) == "" {
+		o.Cold = a.config.Cold
 	}
 	if name := a.config.Prices; name != "" {
 		o.Prices = open.Beside(o.Environ, a.config.Origin("prices"), name)
