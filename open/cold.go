@@ -77,6 +77,11 @@ func (o *Opened) MoveQuiet(ctx context.Context, how ColdMove) (did ColdMoved, er
 	if b.URL() == "" && !how.DryRun {
 		return did, hint.With(tidemark.Invalidf("no cold place is set"), "set $%s or cold: in the configuration, or name one with --to: file:/srv/cold or s3://BUCKET/PREFIX", ColdVariable)
 	}
+	if !how.DryRun {
+		if err := b.Reach(ctx, b.URL()); err != nil {
+			return did, err
+		}
+	}
 	for r, err := range b.Quiet(ctx, time.Now().Add(-how.Older)) {
 		if err != nil {
 			return did, err

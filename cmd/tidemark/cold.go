@@ -90,6 +90,9 @@ readable. Objects that nothing needs any more are deleted a day later.`,
 			how.Progress, how.Skipped = a.progress, func(err error) { skipped++; a.complain(err) }
 			did, err := a.opened.MoveQuiet(cmd.Context(), how)
 			a.progressDone()
+			if err != nil && did.Logs == 0 {
+				return err
+			}
 			err = errors.Join(err, a.print(did, func(w io.Writer) error {
 				said := "would be moved"
 				if !did.DryRun {
