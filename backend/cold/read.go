@@ -72,9 +72,6 @@ type coldReader struct {
 	read  bool
 }
 
-// looks is how often a line is looked for that may be on its way back.
-const looks = 3
-
 // at returns the segment that has a line; ok is false when the line is back in the
 // Backend underneath, or nobody knows where it is.
 func (c *coldReader) at(seq int64) (s Segment, ok bool, err error) {
@@ -111,36 +108,31 @@ func (c *coldReader) backwards(from, to int64) bool {
 }
 
 func (c *coldReader) run(next, end, step int64) bool {
-	lost := 0
-	for (end-next)*step >= 0 {
+	for idle := 0; (end-next)*step >= 0 && idle < tries; idle++ {
 		s, ok, err := c.at(next)
 		if err != nil {
 			return c.fail(err)
 		}
 		if !ok {
-			got, goOn := c.back(&next, end, step)
-			if !goOn {
+			was := next
+			if !c.back(&next, end, step) {
 				return false
 			}
-			if lost++; !got && lost == looks {
-				for ; (end-next)*step >= 0; next += step {
-					if !c.yield(c.bad(next, keyOf(c.log).String(), "nothing says where it was moved to")) {
-						return false
-					}
-				}
+			if c.read = false; next != was {
+				idle = 0
 			}
-			c.read = false
 			continue
 		}
 		lines, err := c.b.places.segment(c.ctx, c.log, s)
 		var gone *goneError
-		if errors.As(err, &gone) && c.moved(s) {
+		if errors.As(err, &gone) && c.moved() {
 			c.read = false
 			continue
 		}
 		if err != nil && gone == nil {
 			return c.fail(err)
 		}
+		idle = 0
 		for ; (end-next)*step >= 0 && next >= s.First && next <= s.Last; next += step {
 			var l tidemark.Line
 			if gone != nil {
@@ -154,6 +146,9 @@ func (c *coldReader) run(next, end, step int64) bool {
 			}
 		}
 	}
+	if (end-next)*step >= 0 {
+		return c.fail(tidemark.Conflictf("%s: is moved by others all the time", c.log))
+	}
 	return true
 }
 
@@ -161,35 +156,53 @@ func (c *coldReader) bad(seq int64, place, what string) (tidemark.Line, error) {
 	return tidemark.Line{Seq: seq}, &tidemark.Damage{Key: c.log, Seq: seq, Place: place, What: what}
 }
 
-// moved reports whether a segment is not the one of its lines any more: they were
-// brought back, and it was deleted, since the record was read.
-func (c *coldReader) moved(s Segment) bool {
+// moved reports whether the record changed since it was read: a segment that is
+// missing may not be the one of its lines any more.
+func (c *coldReader) moved() bool {
 	now, err := c.b.find(c.ctx, c.log)
 	return err == nil && now.version != c.found.version
 }
 
 // back yields lines that no segment has, since they are in the Backend underneath
-// again, and reports whether there were any and whether to go on.
-func (c *coldReader) back(next *int64, end, step int64) (got, goOn bool) {
+// again, and reports whether to go on. It is damage only when neither the record nor
+// the log changed while it looked at both.
+func (c *coldReader) back(next *int64, end, step int64) bool {
+	r, err := c.b.inner.Get(c.ctx, c.log)
+	if errors.Is(err, tidemark.ErrNotFound) || err == nil && r.Head.Length < min(*next, end) {
+		*next = end + step // it was dropped
+		return true
+	}
+	if err != nil {
+		return c.fail(err)
+	}
 	span := tidemark.Span{From: *next, To: end}
 	if step < 0 {
-		span = tidemark.Span{From: end, To: *next, Backwards: true}
+		span = tidemark.Span{From: max(end, r.Head.Trimmed+1), To: *next, Backwards: true}
+	}
+	if *next <= r.Head.Trimmed {
+		now, err := c.b.find(c.ctx, c.log)
+		if err != nil {
+			return c.fail(err)
+		}
+		if now.version != c.found.version {
+			return true
+		}
+		seq := *next
+		*next += step
+		return c.yield(c.bad(seq, keyOf(c.log).String(), "nothing says where it was moved to"))
 	}
 	for l, err := range c.b.inner.Lines(c.ctx, c.log, span) {
 		var t *tidemark.TrimmedError
 		if errors.As(err, &t) {
-			return got, true
+			return true // it was moved once more
 		}
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-			return got, c.fail(err)
+			return c.fail(err)
 		}
 		if !c.yield(l, err) {
-			return got, false
+			return false
 		}
-		got, *next = true, l.Seq+step
+		*next = l.Seq + step
 	}
-	if !got { // the log is gone
-		*next = end + step
-	}
-	return true, true
+	return true
 }
