@@ -65,7 +65,6 @@ var neighbours = []struct{ from, to, reason string }{
 	{"fleet/file", "model", "an agent of a file names one of the providers that there are"},
 	{"fleet/file", "convert/herdctl", "a configuration of herdctl becomes a file"},
 	{"runner", "agent", "the built-in agent is a conversation"},
-	{"open", "transfer/remote", "a cold place is a place for blobs like a remote"},
 	{"transfer", "open", "what is brought in or out lies in a store that somebody opens"},
 	{"transfer/watch", "transfer", "a watcher imports what changed"},
 	{"transfer/watch", "open", "what is imported lies in a store that somebody opens"},

@@ -10,7 +10,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
-	"github.com/tidemark-sessions/tidemark/transfer/remote"
 )
 
 // ColdVariable is the environment variable that says where older lines of quiet
@@ -24,18 +23,16 @@ func (k *opener) withCold(b tidemark.Backend) tidemark.Backend {
 	if url == "" {
 		url = Getenv(k.Environ, ColdVariable)
 	}
-	environ := k.Environ
+	places := k.ColdPlace
 	return cold.Over(b, cold.NewPlaces(func(ctx context.Context, url string) (cold.Place, error) {
-		return coldPlace(ctx, url, environ)
+		if kind, _, _ := strings.Cut(url, ":"); kind != "file" && kind != "s3" {
+			return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a cold place", url), "name a folder: file:/srv/cold, or storage: s3://BUCKET/PREFIX")
+		}
+		if places == nil {
+			return nil, tidemark.Unsupportedf("this program does not open cold places")
+		}
+		return places(ctx, url)
 	}), url)
-}
-
-// coldPlace opens a cold place: a folder, or storage that speaks S3.
-func coldPlace(ctx context.Context, url string, environ []string) (cold.Place, error) {
-	if kind, _, _ := strings.Cut(url, ":"); kind != "file" && kind != "s3" {
-		return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a cold place", url), "name a folder: file:/srv/cold, or storage: s3://BUCKET/PREFIX")
-	}
-	return remote.Open(ctx, url, &remote.Options{Environ: environ})
 }
 
 // Cold returns the cold tier of the store. ErrUnsupported: it has none.

@@ -2,6 +2,7 @@ package open_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer/remote"
 	"github.com/tidemark-sessions/tidemark/workshop/placetest"
 )
 
@@ -65,6 +68,12 @@ func at(t *testing.T, dir string) (names []string, content []byte) {
 	return names, content
 }
 
+func placesOf(environ []string) func(context.Context, string) (cold.Place, error) {
+	return func(ctx context.Context, url string) (cold.Place, error) {
+		return remote.Open(ctx, url, &remote.Options{Environ: environ})
+	}
+}
+
 var moveAll = open.ColdMove{Older: time.Nanosecond, Progress: func(string, ...any) {}, Skipped: func(error) {}}
 
 func TestQuietSessionsGoToStorageAndAreReadFromThere(t *testing.T) {
@@ -77,7 +86,7 @@ func TestQuietSessionsGoToStorageAndAreReadFromThere(t *testing.T) {
 			environ = append(environ, s3.Options.Environ...)
 			environ = append(environ, open.ColdVariable+"="+s3.URL("cold"))
 			url := kind + filepath.Join(dir, "store")
-			o, err := open.Open(t.Context(), url, &open.Options{Access: open.Create, Environ: environ})
+			o, err := open.Open(t.Context(), url, &open.Options{Access: open.Create, Environ: environ, ColdPlace: placesOf(environ)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +104,7 @@ func TestQuietSessionsGoToStorageAndAreReadFromThere(t *testing.T) {
 
 			// Another program reads them without being told where they are.
 			environ = open.Without(environ, open.ColdVariable)
-			o, err = open.Open(t.Context(), url, &open.Options{Access: open.Write, Environ: environ})
+			o, err = open.Open(t.Context(), url, &open.Options{Access: open.Write, Environ: environ, ColdPlace: placesOf(environ)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +118,7 @@ func TestQuietSessionsGoToStorageAndAreReadFromThere(t *testing.T) {
 			// Without the storage, what is here is here.
 			s3.Kill()
 			o.Close()
-			if o, err = open.Open(t.Context(), url, &open.Options{Access: open.Write, Environ: environ}); err != nil {
+			if o, err = open.Open(t.Context(), url, &open.Options{Access: open.Write, Environ: environ, ColdPlace: placesOf(environ)}); err != nil {
 				t.Fatal(err)
 			}
 			defer o.Close()
@@ -147,7 +156,7 @@ func TestAPurgeReachesTheColdPlace(t *testing.T) {
 	if err := os.Mkdir(place, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	o, err := open.Open(t.Context(), "sqlite:"+filepath.Join(dir, "a.db"), &open.Options{Access: open.Create, Environ: environ, Plain: true, Cold: "file:" + place})
+	o, err := open.Open(t.Context(), "sqlite:"+filepath.Join(dir, "a.db"), &open.Options{Access: open.Create, Environ: environ, Plain: true, ColdPlace: placesOf(environ), Cold: "file:" + place})
 	if err != nil {
 		t.Fatal(err)
 	}
