@@ -45,8 +45,9 @@ type Backend interface {
 	// Lines yields the lines of log, span after span; without a span, all of
 	// them in order. Each span is cut to what the log holds when its turn comes;
 	// a missing log is an empty one. A line that cannot be read is yielded as
-	// its Seq with a *Damage, and the reading goes on; any other error ends it.
-	// The caller may stop at any line.
+	// its Seq with a *Damage, and the reading goes on; any other error ends it,
+	// such as the *TrimmedError at the first span that reaches below what a log has
+	// here. The caller may stop at any line.
 	Lines(ctx context.Context, log Key, spans ...Span) iter.Seq2[Line, error]
 
 	// Commit carries out a batch, all of it or nothing, and returns nil when the
@@ -54,11 +55,12 @@ type Backend interface {
 	// after a power cut. After a crash during Commit, the batch is there whole
 	// or not at all.
 	//
-	// ErrInvalid: the batch breaks its own rules (see Batch.Check). ErrExists: a
+	// ErrInvalid: the batch breaks its own rules (see Batch.Check). *TrimmedError: a
+	// log is appended to of which too few lines are here to know their Keys. ErrExists: a
 	// line carries a Key that its log already has; the Receipt says where. This
 	// is checked first, so that repeating a batch reports that it succeeded
 	// before. ErrConflict: a record does not have the version that the batch
-	// names, or a log does not have the length that it names. After these three
+	// names, or a log does not have the length that it names. After these
 	// nothing has changed. ErrUnknown: it is not known whether the batch took
 	// effect. Its ID is kept with every record and line that it wrote, so that
 	// reading one decides.
@@ -133,7 +135,12 @@ type Head struct {
 	UpdatedAt time.Time // the At of the batch that wrote that line
 	Position  Position  // of that line
 	Chain     []byte    // of that line
+	Trimmed   int64     // lines up to this one are not in this Backend; see Batch.Trims
 }
+
+// HidesKeys reports whether lines that were trimmed may have Keys that an append
+// has to know.
+func (h Head) HidesKeys() bool { return h.Trimmed > 0 && h.Length-h.Trimmed < KeyWindow }
 
 // Line is one element of a log. Everything but Batch is covered by Sum,
 // together with the key of the log.
@@ -228,7 +235,7 @@ func (s Span) Of(length int64) (first, last int64) {
 // A reader may see only the first changes of a batch while it is carried out,
 // or, in package files, after its writer died and before the next one repaired
 // it: first its appends, then its puts in their order, then its deletes, then
-// its drops. So the put that makes the others count comes last, and the delete
+// its drops; fills come before all of these, trims after them. So the put that makes the others count comes last, and the delete
 // that voids them comes first.
 type Batch struct {
 	ID      string         // from NewBatchID
@@ -238,6 +245,14 @@ type Batch struct {
 	Deletes []Precondition // each deletes the record at Version
 	Appends []Append
 	Drops   []Key // logs to remove whole; a missing one is no error
+
+	// Trims remove the oldest lines of logs that are kept elsewhere; the head, the
+	// length and the newer lines stay. Fills put such lines back, exactly as they
+	// were: the last one is the newest that was trimmed, and lines keep their own
+	// Batch. Neither changes when a log was updated. ErrUnsupported: the Backend
+	// does not trim.
+	Trims []Trim
+	Fills []Append
 
 	// Adopt says that the batch copies data from another store as it was kept
 	// there: a put may have any Version, requires that no record is there, and
@@ -254,7 +269,7 @@ type Batch struct {
 // FreesRoom reports whether a batch may use the reserve that a Backend holds for
 // a full disk.
 func (b *Batch) FreesRoom() bool {
-	return b.Frees || len(b.Appends) == 0 && len(b.Deletes)+len(b.Drops) > 0
+	return b.Frees || len(b.Appends)+len(b.Fills) == 0 && len(b.Deletes)+len(b.Drops)+len(b.Trims) > 0
 }
 
 // Precondition names a record and the version that it must have; 0: it must not
@@ -270,6 +285,41 @@ type Append struct {
 	Log   Key
 	Lines []Line
 	At    time.Time // with Batch.Adopt: when these lines were committed
+}
+
+// Trim removes the lines of a log up to Upto, some of which must be there. Of a log
+// that does not have this Length it removes nothing: ErrConflict.
+type Trim struct {
+	Log    Key
+	Length int64
+	Upto   int64 // less than Length: the newest line stays
+}
+
+// Trims returns ErrConflict unless t can be carried out on a log with this head.
+func (h Head) Trims(t Trim) error {
+	if h.Length != t.Length || t.Upto <= h.Trimmed {
+		return Conflictf("%s: has %d lines without the first %d, not %d to trim to %d", t.Log, h.Length, h.Trimmed, t.Length, t.Upto)
+	}
+	return nil
+}
+
+// Fills returns ErrConflict unless a can be put back into a log with this head.
+func (h Head) Fills(a Append) error {
+	if last := a.Lines[len(a.Lines)-1].Seq; h.Trimmed == 0 || last != h.Trimmed {
+		return Conflictf("%s: lines up to %d were trimmed, not %d", a.Log, h.Trimmed, last)
+	}
+	return nil
+}
+
+// Appends returns why lines cannot be added to a log with this head.
+func (h Head) Appends(a Append) error {
+	switch {
+	case h.HidesKeys():
+		return &TrimmedError{Log: a.Log, Upto: h.Trimmed}
+	case a.Lines[0].Seq != h.Length+1:
+		return Conflictf("%s: has %d lines, not %d", a.Log, h.Length, a.Lines[0].Seq-1)
+	}
+	return nil
 }
 
 // Receipt says what Commit found.
@@ -343,6 +393,25 @@ func (b Batch) Check() error {
 			return err
 		}
 	}
+	for _, t := range b.Trims {
+		if err := once(logs, t.Log); err != nil {
+			return err
+		}
+		if t.Upto < 1 || t.Upto >= t.Length {
+			return Invalidf("%s: %d of %d lines to trim", t.Log, t.Upto, t.Length)
+		}
+	}
+	for _, a := range b.Fills {
+		if err := once(logs, a.Log); err != nil {
+			return err
+		}
+		if err := a.check(); err != nil {
+			return err
+		}
+		if err := a.checkBatches(); err != nil {
+			return err
+		}
+	}
 	return b.checkAdopted()
 }
 
@@ -363,11 +432,28 @@ func (b Batch) checkAdopted() error {
 		if err := checkTime(a.At); err != nil {
 			return Invalidf("%s: adopted: %w", a.Log, err)
 		}
-		for _, l := range a.Lines {
-			if err := CheckID(l.Batch); err != nil {
-				return Invalidf("%s: line %d: adopted: batch: %w", a.Log, l.Seq, err)
-			}
+		if err := a.checkBatches(); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// checkBatches checks the batches of lines that keep their own.
+func (a Append) checkBatches() error {
+	for _, l := range a.Lines {
+		if err := CheckID(l.Batch); err != nil {
+			return Invalidf("%s: line %d: adopted: batch: %w", a.Log, l.Seq, err)
+		}
+	}
+	return nil
+}
+
+// RefuseTrims returns ErrUnsupported when b trims or fills a log, for a Backend that
+// does neither.
+func (b Batch) RefuseTrims() error {
+	if len(b.Trims)+len(b.Fills) > 0 {
+		return Unsupportedf("this store cannot do without the older lines of a log")
 	}
 	return nil
 }

@@ -91,6 +91,23 @@ func (d *Damage) Error() string {
 // Is makes a Damage answer to ErrCorrupt.
 func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
 
+// TrimmedError says that lines of a log are not in the Backend that was asked: they
+// were trimmed, and are kept elsewhere. It is ErrStorage under errors.Is.
+type TrimmedError struct {
+	Log  Key
+	Upto int64 // the newest line that is not here
+
+	// Where lines were read: which of the spans it was, and what is left of it.
+	Span        int
+	First, Last int64
+}
+
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("%s: lines 1 to %d are at a cold place, and this program does not look there", e.Log, e.Upto)
+}
+
+func (e *TrimmedError) Is(target error) bool { return target == ErrStorage }
+
 // Errorf returns an error that answers to kind, and to whatever it wraps with %w.
 func Errorf(kind error, format string, args ...any) error {
 	return &kindError{kind, fmt.Errorf(format, args...)}

@@ -32,13 +32,13 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 		if err != nil {
 			return nil, err
 		}
-		return b, nil
+		return k.withCold(b), nil
 	case "files":
 		b, err := files.Open(ctx, path, &files.Options{ReadOnly: k.Access == Read, Create: k.Access == Create, Upgrading: k.Upgrading})
 		if err != nil {
 			return nil, err
 		}
-		return b, nil
+		return k.withCold(b), nil
 	case "memory":
 		return memory.New(), nil
 	case "postgres", "postgresql":

@@ -18,7 +18,7 @@ type upgradable interface {
 // nobody for a passphrase, and calls progress as it goes. ErrUnsupported: the store
 // has no index, or is of an older format, which a reader does not upgrade.
 func (o *Opened) CatchUp(ctx context.Context, url string, how *Options, progress func(lines int64)) error {
-	if b, ok := o.Inner.(upgradable); ok {
+	if b, ok := o.bare().(upgradable); ok {
 		from, to, _, err := b.PendingUpgrade(ctx)
 		if err != nil {
 			return err

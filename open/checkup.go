@@ -91,7 +91,7 @@ func (c *Checkup) Recover(ctx context.Context, url string) error {
 // Upgrade says what an upgrade will need, before it begins: the next command that
 // writes makes it.
 func (c *Checkup) Upgrade(ctx context.Context, o *Opened, url string) error {
-	b, ok := o.Inner.(upgradable)
+	b, ok := o.bare().(upgradable)
 	if !ok {
 		return nil
 	}

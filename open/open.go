@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
@@ -75,6 +76,13 @@ type Options struct {
 	// Prices is a YAML file with prices of models that are added to the built-in
 	// table; "": only that table.
 	Prices string
+
+	// Cold is the URL of the place that MoveQuiet moves older lines to. The default
+	// is what Environ names as ColdVariable. Lines that were moved are read without it.
+	Cold string
+	// ColdPlace opens the place at a URL, file: or s3:, such as remote.Open of
+	// transfer/remote does. Without it, lines that were moved cannot be read.
+	ColdPlace func(ctx context.Context, url string) (cold.Place, error)
 
 	// Upgrading is called before an older store is converted to another
 	// format, with where a copy of the old one is kept.

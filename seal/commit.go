@@ -91,7 +91,8 @@ var errAnew = tidemark.Conflictf("the data key was changed meanwhile")
 
 // check is Batch.Check and the rules of a sealed store.
 func check(batch tidemark.Batch) error {
-	if err := batch.Check(); err != nil {
+	// What is trimmed is sealed lines: whoever does it stands below.
+	if err := errors.Join(batch.Check(), batch.RefuseTrims()); err != nil {
 		return err
 	}
 	for _, n := range batch.Require {

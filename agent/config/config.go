@@ -42,6 +42,8 @@ type Config struct {
 	BaseURL  string `yaml:"base_url"`
 	// Prices is a file with the prices of models.
 	Prices string `yaml:"prices"`
+	// Cold is the URL of the place that tidemark cold move moves to.
+	Cold string `yaml:"cold"`
 	// Chat is how chat behaves.
 	Chat agent.Settings `yaml:"chat"`
 	// Sandbox is what programs of conversations run in.
@@ -90,7 +92,7 @@ func Load(f Files) (Config, error) {
 	// kept, how long they stay, what is masked in them, which model reads them,
 	// and what programs may do.
 	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil,
-		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "chat": p.Chat != (agent.Settings{}),
+		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "cold": p.Cold != "", "chat": p.Chat != (agent.Settings{}),
 		"sandbox": p.Sandbox.isSet(), "watch": p.Watch != (Watch{})} {
 		if set {
 			return s, tidemark.Invalidf("%s: %s: only your own configuration can set it", local, name)
@@ -126,7 +128,7 @@ func (s *Config) read(file string, required bool, home func() (string, error)) e
 	if s.Color != nil {
 		s.origins["color"] = file
 	}
-	for name, value := range map[string]string{"provider": s.Provider, "model": s.Model, "base_url": s.BaseURL, "prices": s.Prices} {
+	for name, value := range map[string]string{"provider": s.Provider, "model": s.Model, "base_url": s.BaseURL, "prices": s.Prices, "cold": s.Cold} {
 		if value != "" {
 			s.origins[name] = file
 		}

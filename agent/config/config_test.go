@@ -33,7 +33,7 @@ func TestAProjectSaysNothingButColor(t *testing.T) {
 	if err != nil || c.Store != "files:mine" || *c.Color || filepath.Base(c.Origin("color")) != ".tidemark.yaml" {
 		t.Errorf("%+v, %v", c, err)
 	}
-	for _, says := range []string{"store: files:theirs", "retention: 1h", "redact: off", "model: theirs", "base_url: http://theirs", "prices: p.yaml", "chat: {workers: 9}", "sandbox: {mode: off}"} {
+	for _, says := range []string{"store: files:theirs", "retention: 1h", "redact: off", "model: theirs", "base_url: http://theirs", "prices: p.yaml", "cold: file:/theirs", "chat: {workers: 9}", "sandbox: {mode: off}"} {
 		name, _, _ := strings.Cut(says, ":")
 		if _, err := config.Load(files(t, "", says+"\n")); !errors.Is(err, tidemark.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("a project says %s: %v", says, err)

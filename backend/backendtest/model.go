@@ -22,11 +22,14 @@ import (
 func Model(t *testing.T, place Place) {
 	rapid.Check(t, func(r *rapid.T) {
 		open := place(t)
-		h := &history{T: r, model: memory.New(), real: open(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		h := &history{T: r, model: memory.New(), real: open(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), away: make(map[tidemark.Key][]tidemark.Line)}
+		h.trims = canTrim(h.real, tidemark.Batch{ID: tidemark.NewBatchID(), At: h.now})
 		defer func() { h.real.Close() }()
 		r.Repeat(map[string]func(*rapid.T){
 			"commit": h.commit,
 			"repeat": h.repeat,
+			"trim":   h.trim,
+			"fill":   h.fill,
 			"reopen": func(*rapid.T) {
 				h.real.Close()
 				h.real = open()
@@ -41,6 +44,8 @@ type history struct {
 	model, real tidemark.Backend
 	now         time.Time
 	last        tidemark.Batch
+	trims       bool
+	away        map[tidemark.Key][]tidemark.Line // that were trimmed
 }
 
 var (
@@ -116,7 +121,7 @@ func (h *history) repeat(*rapid.T) {
 func (h *history) both(b tidemark.Batch) {
 	want, wantErr := h.model.Commit(context.Background(), b)
 	got, err := h.real.Commit(context.Background(), b)
-	for _, kind := range []error{nil, tidemark.ErrExists, tidemark.ErrConflict, tidemark.ErrInvalid} {
+	for _, kind := range []error{nil, tidemark.ErrExists, tidemark.ErrConflict, tidemark.ErrInvalid, tidemark.ErrStorage} {
 		if errors.Is(wantErr, kind) != errors.Is(err, kind) {
 			h.Fatalf("Commit = %v, the model says %v", err, wantErr)
 		}

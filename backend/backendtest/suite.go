@@ -73,6 +73,12 @@ var cases = []struct {
 	{"what is adopted keeps its versions times and batches", adopts},
 	{"what stands is not adopted over", adoptConflicts},
 	{"a checker finds nothing wrong with a healthy place", checks},
+	{"a trimmed log keeps its head and its newer lines", trimKeepsTheRest},
+	{"a trimmed log tells what is left of a span", trimTellsTheRest},
+	{"a trim at another length conflicts and changes nothing", trimConflicts},
+	{"lines that are put back are as they were and their keys are known", fillBringsBack},
+	{"a trimmed log grows as long as the key window is there", longLogsGrow},
+	{"a trimmed log can be dropped and begin again", trimmedIsDropped},
 }
 
 // bench is the setup of a test case: a place, a handle, and a clock that only
@@ -136,6 +142,10 @@ func (b *bench) batch(parts ...any) tidemark.Batch {
 			batch.Puts = append(batch.Puts, p)
 		case tidemark.Append:
 			batch.Appends = append(batch.Appends, p)
+		case tidemark.Trim:
+			batch.Trims = append(batch.Trims, p)
+		case filled:
+			batch.Fills = append(batch.Fills, tidemark.Append(p))
 		case tidemark.Batch:
 			batch.Require, batch.Deletes, batch.Drops = p.Require, p.Deletes, p.Drops
 		default:

@@ -65,6 +65,8 @@ type applying struct {
 	before  []state   // of the targets
 	wrote   []bool    // which of them got lines
 	staged  []staged
+	fills   []swap
+	trims   []swap
 	dirs    map[string]bool // in which names changed
 	named   bool            // names began to change: no undo from here on
 }
@@ -101,6 +103,12 @@ func (a *applying) run() error {
 			return err
 		}
 	}
+	if err := a.stageFills(); err != nil {
+		return err
+	}
+	if err := a.stageTrims(); err != nil {
+		return err
+	}
 	a.named = true
 	if err := a.rename(); err != nil {
 		return &stuckError{err}
@@ -128,11 +136,28 @@ func (a *applying) stage(p intentPut) error {
 }
 
 func (a *applying) rename() error {
+	for _, s := range a.fills {
+		if err := a.b.swap(s); err != nil {
+			return err
+		}
+	}
 	for _, s := range a.staged {
 		if err := a.b.fs.Rename(s.tmp, s.name); err != nil {
 			return err
 		}
 		a.dirs[path.Dir(s.name)] = true
+	}
+	if len(a.trims) > 0 { // the records that say where the lines are come first
+		for dir := range a.dirs {
+			if err := durable.SyncDir(a.b.fs, dir); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range a.trims {
+		if err := a.b.swap(s); err != nil {
+			return err
+		}
 	}
 	for _, d := range a.in.Deletes {
 		r, sound, err := a.b.readRecord(d.Key)
@@ -190,6 +215,11 @@ func (a *applying) undo(name string, cause error) error {
 			err = durable.SyncFile(t.f, logPath(t.log))
 		}
 		if err != nil {
+			return &stuckError{errors.Join(cause, err)}
+		}
+	}
+	for _, s := range append(a.fills, a.trims...) {
+		if err := a.b.fs.Remove(s.tmp); err != nil {
 			return &stuckError{errors.Join(cause, err)}
 		}
 	}

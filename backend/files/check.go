@@ -199,7 +199,7 @@ func (c *check) log(key tidemark.Key, name string) error {
 // sequence.
 func (c *check) rows(key tidemark.Key, name string, r *forward, st *state) error {
 	var l line
-	next := int64(1)
+	next := st.Trimmed + 1
 	for number := 1; ; number++ {
 		got, err := r.next()
 		if err == io.EOF {
@@ -207,6 +207,9 @@ func (c *check) rows(key tidemark.Key, name string, r *forward, st *state) error
 		}
 		if err != nil {
 			return err
+		}
+		if number == 1 && st.Trimmed > 0 && parseMark(got.bytes, key) == st.Trimmed {
+			continue
 		}
 		place := fmt.Sprintf("%s:%d", name, number)
 		if parseLine(got.bytes, key, &l) != nil {

@@ -69,6 +69,12 @@ func checkNames(batch *tidemark.Batch) error {
 	for _, k := range batch.Drops {
 		check(k)
 	}
+	for i := range batch.Trims {
+		check(batch.Trims[i].Log)
+	}
+	for i := range batch.Fills {
+		check(batch.Fills[i].Log)
+	}
 	return err
 }
 
@@ -125,6 +131,9 @@ func (c *commit) run() (tidemark.Receipt, error) {
 	}
 	var known []tidemark.Duplicate
 	for i, t := range c.targets {
+		if t.st.HidesKeys() {
+			return tidemark.Receipt{}, t.st.Head.Appends(c.batch.Appends[i])
+		}
 		k, err := c.b.duplicates(t, c.batch.Appends[i].Lines)
 		if err != nil {
 			return tidemark.Receipt{}, err
@@ -171,11 +180,11 @@ func (c *commit) checkStanding() error {
 		}
 	}
 	for i, t := range c.targets {
-		if first := c.batch.Appends[i].Lines[0].Seq; first != t.st.Length+1 {
-			return tidemark.Conflictf("%s: has %d lines, not %d", t.log, t.st.Length, first-1)
+		if err := t.st.Head.Appends(c.batch.Appends[i]); err != nil {
+			return err
 		}
 	}
-	return nil
+	return c.checkTrims()
 }
 
 // checkVersion checks the version of a record, and returns the floor of its log.
@@ -198,6 +207,9 @@ func atVersion(key tidemark.Key, have, want int64) error {
 func (c *commit) carryOut() error {
 	b := c.batch
 	parts := len(b.Puts) + len(b.Deletes) + len(b.Appends) + len(b.Drops)
+	if logs := len(b.Trims) + len(b.Fills); logs > 0 {
+		parts += logs + 1 // a log whose file is replaced takes several steps
+	}
 	switch {
 	case parts == 0:
 		return nil
@@ -285,7 +297,7 @@ func encodeLines(batch *tidemark.Batch, i int) []byte {
 func (c *commit) appended(i int, before state) {
 	t, lines := c.targets[i], c.batch.Appends[i].Lines
 	last := &lines[len(lines)-1]
-	t.st.Head = tidemark.Head{Length: last.Seq, UpdatedAt: c.batch.HeadAt(c.batch.Appends[i]), Position: last.Position, Chain: last.Chain}
+	t.st.Head = tidemark.Head{Length: last.Seq, UpdatedAt: c.batch.HeadAt(c.batch.Appends[i]), Position: last.Position, Chain: last.Chain, Trimmed: t.st.Trimmed}
 	t.writeHead()
 	c.b.appended(t, before, lines)
 }

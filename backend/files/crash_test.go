@@ -30,6 +30,8 @@ type storyteller struct {
 	model  *memory.Backend
 	made   int
 	circle bool
+	cold   bool
+	away   []tidemark.Line // of the first log
 }
 
 func (s *storyteller) at(k tidemark.Key) tidemark.Record {
@@ -59,6 +61,9 @@ func (s *storyteller) put(k tidemark.Key) tidemark.Record {
 // with an intent, destroy it and begin again: what comes back from the dead
 // shows there.
 func (s *storyteller) turn() int {
+	if s.cold {
+		return []int{11, 12, 14, 14, 15, 15}[(s.made-1)%6]
+	}
 	if s.circle {
 		return []int{11, 10, 12, 10, 11}[s.made%5]
 	}
@@ -113,6 +118,26 @@ func (s *storyteller) tell() tidemark.Batch {
 		b.Appends = append(b.Appends, s.append(crashKeys[0], 1))
 	case 13:
 		s.adopt(&b)
+	case 14:
+		k, h := crashKeys[0], s.at(crashKeys[0]).Head
+		most := h.Length - 1
+		if s.made%6 == 3 {
+			most-- // something is left for the next
+		}
+		upto := h.Trimmed + 1 + s.Int64N(most-h.Trimmed)
+		for l := range s.model.Lines(context.Background(), k, tidemark.Span{From: h.Trimmed + 1, To: upto}) {
+			s.away = append(s.away, l)
+		}
+		b.Trims = append(b.Trims, tidemark.Trim{Log: k, Length: h.Length, Upto: upto})
+		b.Puts = append(b.Puts, s.put(crashKeys[3]))
+	case 15:
+		from := 0
+		if s.made%6 == 5 {
+			from = s.IntN(len(s.away)-1) + 1
+		}
+		b.Fills = append(b.Fills, tidemark.Append{Log: crashKeys[0], Lines: s.away[from:]})
+		b.Puts = append(b.Puts, s.put(crashKeys[s.IntN(2)*3]))
+		s.away = s.away[:from]
 	}
 	if _, err := s.model.Commit(context.Background(), b); err != nil {
 		panic(err)
@@ -150,7 +175,7 @@ func photo(b tidemark.Backend) string {
 			continue
 		}
 		fmt.Fprintf(&s, "%s v%d %s %v %d:%08x %v %v\n", k, r.Version, r.Batch, r.UpdatedAt, len(r.Body), r.Sum, r.Head, err)
-		for l, err := range b.Lines(context.Background(), k) {
+		for l, err := range b.Lines(context.Background(), k, tidemark.Span{From: r.Head.Trimmed + 1}) {
 			fmt.Fprintf(&s, "  %d %s %s %d:%08x %v\n", l.Seq, l.Key, l.Batch, len(l.Body), l.Sum, err)
 		}
 	}
@@ -224,7 +249,7 @@ func TestEveryCrashLeavesWholeBatches(t *testing.T) {
 // history tells one story: a beginning that is kept, and some batches that
 // are cut at every call.
 func (c *crashes) history(seed uint64) {
-	s := &storyteller{Rand: rand.New(rand.NewPCG(seed, 2)), model: memory.New(), circle: seed%3 == 0}
+	s := &storyteller{Rand: rand.New(rand.NewPCG(seed, 2)), model: memory.New(), circle: seed%3 == 0, cold: seed%4 == 1}
 	base := crashfs.New()
 	begin := 0
 	if seed%8 != 0 { // now and then the cuts also hit the making of the store

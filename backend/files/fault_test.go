@@ -32,7 +32,7 @@ func TestEveryFaultIsNoFalsePromise(t *testing.T) {
 }
 
 func faulty(t *testing.T, seed uint64, fault crashfs.Fault) int {
-	s := &storyteller{Rand: rand.New(rand.NewPCG(seed, 3)), model: memory.New(), circle: seed%3 == 0}
+	s := &storyteller{Rand: rand.New(rand.NewPCG(seed, 3)), model: memory.New(), circle: seed%3 == 0, cold: seed%4 == 1}
 	base := crashfs.New()
 	b, err := openOn(base)
 	if err != nil {

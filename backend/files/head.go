@@ -31,6 +31,10 @@ func appendHead(dst []byte, log tidemark.Key, h *head) []byte {
 	dst = strconv.AppendInt(dst, h.end, 10)
 	dst = append(dst, `,"life":`...)
 	dst = appendText(dst, h.life)
+	if h.Trimmed > 0 {
+		dst = append(dst, `,"trimmed":`...)
+		dst = strconv.AppendInt(dst, h.Trimmed, 10)
+	}
 	dst = append(dst, `,"updated_at":`...)
 	dst = appendTime(dst, h.UpdatedAt)
 	dst = appendPosition(dst, h.Position, h.Chain)
@@ -59,6 +63,9 @@ func parseHead(b []byte, log tidemark.Key, h *head) bool {
 		return false
 	}
 	life, ok := s.text()
+	if ok && s.literal(`,"trimmed":`) {
+		ok = s.number(&h.Trimmed)
+	}
 	if !ok || !s.literal(`,"updated_at":"`) || !s.instant(&h.UpdatedAt) || !s.position(&h.Position, &h.Chain) {
 		return false
 	}
@@ -67,5 +74,5 @@ func parseHead(b []byte, log tidemark.Key, h *head) bool {
 	if !s.literal(`,"sum":"`) || !s.hex32(&sum) || !s.literal(`"}`) {
 		return false
 	}
-	return sum == want && h.Length >= 1 && h.end >= h.Length && string(bytes.TrimLeft(b[s.i:], " ")) == "\n"
+	return sum == want && h.Length >= 1 && h.end >= h.Length-h.Trimmed && string(bytes.TrimLeft(b[s.i:], " ")) == "\n"
 }

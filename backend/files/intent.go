@@ -22,6 +22,8 @@ type intent struct {
 	Deletes []intentPut    `json:"deletes,omitempty"` // without a file
 	Appends []intentAppend `json:"appends,omitempty"`
 	Drops   []tidemark.Key `json:"drops,omitempty"`
+	Trims   []intentTrim   `json:"trims,omitempty"`
+	Fills   []intentFill   `json:"fills,omitempty"`
 }
 
 type intentPut struct {
@@ -51,6 +53,12 @@ func intentOf(batch *tidemark.Batch, floors []int64) *intent {
 	}
 	for i, a := range batch.Appends {
 		in.Appends = append(in.Appends, intentAppend{a.Log, a.Lines[0].Seq, a.Lines[len(a.Lines)-1].Seq, string(encodeLines(batch, i))})
+	}
+	for _, t := range batch.Trims {
+		in.Trims = append(in.Trims, intentTrim{t.Log, t.Upto})
+	}
+	for _, a := range batch.Fills {
+		in.Fills = append(in.Fills, fillOf(a))
 	}
 	return in
 }
@@ -114,6 +122,12 @@ func (in *intent) check() error {
 	}
 	for _, a := range in.Appends {
 		keys = append(keys, a.Key)
+	}
+	for _, t := range in.Trims {
+		keys = append(keys, t.Key)
+	}
+	for _, f := range in.Fills {
+		keys = append(keys, f.Key)
 	}
 	for _, k := range keys {
 		if !nameable(k) {

@@ -24,7 +24,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 	return func(yield func(tidemark.Line, error) bool) {
 		w := walk{ctx: ctx, b: b, log: log, yield: yield}
 		defer w.close()
-		for _, span := range spans {
+		for i, span := range spans {
 			if err := b.use(ctx); err != nil {
 				yield(tidemark.Line{}, err)
 				return
@@ -32,7 +32,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 			if !nameable(log) {
 				return
 			}
-			if err := w.span(span); err != nil {
+			if err := w.span(i, span); err != nil {
 				yield(tidemark.Line{}, b.readError(log, err))
 				return
 			}
@@ -45,7 +45,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 
 // readError adds to a failed read what it was about.
 func (b *Backend) readError(key tidemark.Key, err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, tidemark.ErrCorrupt) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, tidemark.ErrCorrupt) || errors.Is(err, tidemark.ErrStorage) {
 		return err
 	}
 	if b.closed.Load() {
@@ -74,21 +74,30 @@ type walk struct {
 // open opens the log, and finds out how long it is.
 func (w *walk) open() error {
 	w.opened = true
-	h, known := w.b.readHead(w.log)
-	f, err := w.b.fs.OpenFile(logPath(w.log), os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		w.st, err = w.b.look(w.log)
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	w.f, w.number.f = f, f
-	w.st, err = settle(f, w.log, h, known)
-	if err == nil && (w.st.lost != nil || !known) {
+	for {
+		h, known := w.b.readHead(w.log)
+		f, err := w.b.fs.OpenFile(logPath(w.log), os.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) {
+			w.st, err = w.b.look(w.log)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		w.f, w.number.f = f, f
+		w.st, err = settle(f, w.log, h, known)
+		if err != nil || w.st.lost == nil && known {
+			return err
+		}
+		id := w.st.id
 		w.st, err = w.b.look(w.log) // a log that was dropped meanwhile is no damage
+		now, gone := w.b.fs.Stat(logPath(w.log))
+		if err != nil || gone != nil || id == 0 || now.ID == id {
+			return err
+		}
+		w.close() // another file took its place, for which this state is
+		w.f = nil
 	}
-	return err
 }
 
 func (w *walk) close() {
@@ -97,7 +106,7 @@ func (w *walk) close() {
 	}
 }
 
-func (w *walk) span(span tidemark.Span) error {
+func (w *walk) span(index int, span tidemark.Span) error {
 	if !w.opened {
 		if err := w.open(); err != nil {
 			return err
@@ -108,6 +117,8 @@ func (w *walk) span(span tidemark.Span) error {
 	switch {
 	case first > last || w.f == nil && w.st.lost == nil:
 		return nil
+	case first <= w.st.Trimmed:
+		return &tidemark.TrimmedError{Log: w.log, Upto: w.st.Trimmed, Span: index, First: first, Last: last}
 	case w.f == nil:
 		w.missing(first, last, span.Backwards)
 		return nil
@@ -125,9 +136,12 @@ func (w *walk) span(span tidemark.Span) error {
 // chunkFor returns how much to read at once for n lines: their average size in
 // the log and a little more.
 func chunkFor(st *state, n int64) int {
-	mean := st.end/max(st.Length, 1) + 1
+	mean := st.mean()
 	return int(min(max((n+closeLines)*mean, 4<<10), readBytes))
 }
+
+// mean is the average size of a line.
+func (st *state) mean() int64 { return st.end/max(st.Length-st.Trimmed, 1) + 1 }
 
 // forwards yields first to last in order.
 func (w *walk) forwards(r *forward, first, last int64) error {
@@ -144,7 +158,7 @@ func (w *walk) forwards(r *forward, first, last int64) error {
 		}
 		if parseLine(row.bytes, w.log, &l) == nil {
 			next = w.step(&l, next, last)
-		} else {
+		} else if parseMark(row.bytes, w.log) == 0 {
 			w.bad = append(w.bad, row)
 			glued := salvage(row, w.log)
 			for i := range glued {
@@ -204,6 +218,9 @@ func (w *walk) backwards(st *state, first, last int64) error {
 		}
 		lines := one[:]
 		if parseLine(got.bytes, w.log, &one[0].line) != nil {
+			if parseMark(got.bytes, w.log) != 0 {
+				continue
+			}
 			w.bad = append([]row{got}, w.bad...)
 			lines = salvage(got, w.log)
 		}

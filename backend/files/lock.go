@@ -168,6 +168,12 @@ func stripesOf(batch *tidemark.Batch) []int {
 	for _, k := range batch.Drops {
 		add(k)
 	}
+	for _, t := range batch.Trims {
+		add(t.Log)
+	}
+	for _, a := range batch.Fills {
+		add(a.Log)
+	}
 	slices.Sort(which)
 	return which
 }

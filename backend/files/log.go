@@ -121,6 +121,11 @@ func settle(f durable.File, log tidemark.Key, h head, known bool) (state, error)
 	if err != nil {
 		return st, err
 	}
+	if t.Length > 0 {
+		if t.Trimmed, _, err = markOf(f, log); err != nil {
+			return st, err
+		}
+	}
 	st.head = t.head
 	switch {
 	case !known && t.Length == 0 && ofAnother(f, log, info.Size):
@@ -211,6 +216,6 @@ func (t *tally) add(l *line, stop int64) {
 	t.next++
 	if l.part == l.parts && l.Seq > t.Length {
 		t.end = stop
-		t.Head = tidemark.Head{Length: l.Seq, UpdatedAt: l.batchAt, Position: l.Position, Chain: l.Chain}
+		t.Head = tidemark.Head{Length: l.Seq, UpdatedAt: l.batchAt, Position: l.Position, Chain: l.Chain, Trimmed: t.Trimmed}
 	}
 }

@@ -22,15 +22,15 @@ const closeLines = 32
 // after it. Lines need not be of equal length and some may be damaged; both cost
 // more probes, never a scan.
 func seek(f durable.File, log tidemark.Key, st *state, seq int64) (*forward, error) {
-	if seq <= 1 {
+	if seq <= st.Trimmed+1 {
 		return &forward{f: f, limit: st.end}, nil
 	}
-	mean := st.end/max(st.Length, 1) + 1
+	mean := st.mean()
 	if n := st.Length - seq; n < nearLines && n*mean < nearBytes {
 		return seekNear(f, log, st, seq)
 	}
 	var l line
-	low, lowSeq, high, highSeq := int64(0), int64(1), st.end, st.Length+1
+	low, lowSeq, high, highSeq := int64(0), st.Trimmed+1, st.end, st.Length+1
 	for probes := 0; high-low > readBytes/2; probes++ {
 		guess := low + int64(float64(high-low)*float64(seq-lowSeq)/float64(max(highSeq-lowSeq, 1)))
 		guess -= closeLines / 2 * (high - low) / max(highSeq-lowSeq, 1) // a little early is better
@@ -106,7 +106,7 @@ func notEOF(err error) error {
 // lines from seq on, and more when it does not.
 func seekNear(f durable.File, log tidemark.Key, st *state, seq int64) (*forward, error) {
 	wanted := st.Length - seq + 1
-	mean := st.end/max(st.Length, 1) + 1
+	mean := st.mean()
 	window := max(wanted*mean*9/8+512, 4<<10)
 	var l line
 	for {

@@ -124,7 +124,7 @@ func (b *Backend) Lines(ctx context.Context, key tidemark.Key, spans ...tidemark
 		spans = []tidemark.Span{{}}
 	}
 	return func(yield func(tidemark.Line, error) bool) {
-		for _, span := range spans {
+		for i, span := range spans {
 			if err := b.use(ctx); err != nil {
 				yield(tidemark.Line{}, err)
 				return
@@ -133,8 +133,12 @@ func (b *Backend) Lines(ctx context.Context, key tidemark.Key, spans ...tidemark
 			var lines []tidemark.Line
 			if l := b.kept.logs[key]; l != nil {
 				first, last := span.Of(l.head.Length)
-				if first <= last {
-					lines = l.lines[first-1 : last : last]
+				if gone := l.head.Trimmed; first <= last && first <= gone {
+					b.kept.mu.Unlock()
+					yield(tidemark.Line{}, &tidemark.TrimmedError{Log: key, Upto: gone, Span: i, First: first, Last: last})
+					return
+				} else if first <= last {
+					lines = l.lines[first-1-gone : last-gone : last-gone]
 				}
 			}
 			b.kept.mu.Unlock()
@@ -161,6 +165,11 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	k := b.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for _, a := range batch.Appends {
+		if h := k.head(a.Log); h.HidesKeys() {
+			return tidemark.Receipt{}, h.Appends(a)
+		}
+	}
 	if known := k.known(batch); len(known) > 0 {
 		return tidemark.Receipt{Duplicates: known}, tidemark.ErrExists
 	}
@@ -195,15 +204,28 @@ func (k *kept) stands(b tidemark.Batch) error {
 		}
 	}
 	for _, a := range b.Appends {
-		var length int64
-		if l := k.logs[a.Log]; l != nil {
-			length = l.head.Length
+		if err := k.head(a.Log).Appends(a); err != nil {
+			return err
 		}
-		if a.Lines[0].Seq != length+1 {
-			return tidemark.Conflictf("%s: has %d lines, not %d", a.Log, length, a.Lines[0].Seq-1)
+	}
+	for _, t := range b.Trims {
+		if err := k.head(t.Log).Trims(t); err != nil {
+			return err
+		}
+	}
+	for _, a := range b.Fills {
+		if err := k.head(a.Log).Fills(a); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (k *kept) head(log tidemark.Key) (h tidemark.Head) {
+	if l := k.logs[log]; l != nil {
+		h = l.head
+	}
+	return h
 }
 
 func (k *kept) apply(b tidemark.Batch) {
@@ -228,8 +250,28 @@ func (k *kept) apply(b tidemark.Batch) {
 			if line.Key != "" {
 				l.keys[line.Key] = line.Seq
 			}
-			l.head = tidemark.Head{Length: line.Seq, UpdatedAt: b.HeadAt(a), Position: line.Position, Chain: line.Chain}
+			l.head = tidemark.Head{Length: line.Seq, UpdatedAt: b.HeadAt(a), Position: line.Position, Chain: line.Chain, Trimmed: l.head.Trimmed}
 		}
+	}
+	for _, t := range b.Trims {
+		l := k.logs[t.Log]
+		n := t.Upto - l.head.Trimmed
+		for _, line := range l.lines[:n] {
+			delete(l.keys, line.Key)
+		}
+		l.lines, l.head.Trimmed = slices.Clone(l.lines[n:]), t.Upto
+	}
+	for _, a := range b.Fills {
+		l := k.logs[a.Log]
+		lines := make([]tidemark.Line, 0, len(a.Lines)+len(l.lines))
+		for _, line := range a.Lines {
+			line.Body, line.Chain = slices.Clone(line.Body), slices.Clone(line.Chain)
+			lines = append(lines, line)
+			if line.Key != "" {
+				l.keys[line.Key] = line.Seq
+			}
+		}
+		l.lines, l.head.Trimmed = append(lines, l.lines...), a.Lines[0].Seq-1
 	}
 	for _, key := range b.Drops {
 		delete(k.logs, key)

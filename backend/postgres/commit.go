@@ -63,7 +63,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 		return tidemark.Receipt{}, err
 	}
 	defer b.leave()
-	if err := errors.Join(batch.Check(), b.mayChange()); err != nil {
+	if err := errors.Join(batch.Check(), batch.RefuseTrims(), b.mayChange()); err != nil {
 		return tidemark.Receipt{}, err
 	}
 	acts, err := b.takeActs(&batch)

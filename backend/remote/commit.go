@@ -27,6 +27,9 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if err := ctx.Err(); err != nil {
 		return tidemark.Receipt{}, err
 	}
+	if err := batch.RefuseTrims(); err != nil {
+		return tidemark.Receipt{}, err
+	}
 	body, err := api.EncodeBatch(batch)
 	if err == nil {
 		err = b.mayWrite()

@@ -52,6 +52,9 @@ func nextTouched(stored, t int64) int64 {
 // changed nothing when the error is one of the contract's; any other error
 // leaves the transaction in an unknown state.
 func (w *writer) apply(b *tidemark.Batch) (tidemark.Receipt, error) {
+	if err := w.hidden(b); err != nil {
+		return tidemark.Receipt{}, err
+	}
 	known, err := w.known(b)
 	if err != nil {
 		return tidemark.Receipt{}, err
@@ -159,6 +162,20 @@ func (w *writer) known(b *tidemark.Batch) (known []tidemark.Duplicate, err error
 	return known, nil
 }
 
+// hidden returns an error when keys that the batch may repeat were trimmed.
+func (w *writer) hidden(b *tidemark.Batch) error {
+	for i := range b.Appends {
+		s, err := w.logOf(b.Appends[i].Log)
+		if err == nil && s.head.HidesKeys() {
+			err = s.head.Appends(b.Appends[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *writer) stands(b *tidemark.Batch) error {
 	for n := range b.Preconditions() {
 		s, err := w.recordOf(n.Key)
@@ -175,11 +192,29 @@ func (w *writer) stands(b *tidemark.Batch) error {
 		if err != nil {
 			return err
 		}
-		if a.Lines[0].Seq != s.head.Length+1 {
-			return tidemark.Conflictf("%s: has %d lines, not %d", a.Log, s.head.Length, a.Lines[0].Seq-1)
+		if err := s.head.Appends(*a); err != nil {
+			return err
 		}
 		if a.Lines[len(a.Lines)-1].Seq > maxSeq {
 			return fmt.Errorf("%s: more than %d lines: %w", a.Log, maxSeq, tidemark.ErrUnsupported)
+		}
+	}
+	for _, t := range b.Trims {
+		s, err := w.logOf(t.Log)
+		if err == nil {
+			err = s.head.Trims(t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, a := range b.Fills {
+		s, err := w.logOf(a.Log)
+		if err == nil {
+			err = s.head.Fills(a)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -190,6 +225,16 @@ func (w *writer) stands(b *tidemark.Batch) error {
 func (w *writer) write(b *tidemark.Batch) error {
 	for i := range b.Appends {
 		if err := w.append(b, &b.Appends[i]); err != nil {
+			return err
+		}
+	}
+	for _, t := range b.Trims {
+		if err := w.trim(t); err != nil {
+			return err
+		}
+	}
+	for i := range b.Fills {
+		if err := w.fill(&b.Fills[i]); err != nil {
 			return err
 		}
 	}
@@ -242,27 +287,12 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		}
 	}
 	for i := range a.Lines {
-		l := &a.Lines[i]
-		err := w.c.do(sqlAppend, func(st *stmt) {
-			st.setInt(1, s.head.number<<seqBits|l.Seq)
-			st.setText(2, l.Kind)
-			st.setTextOrNull(3, l.Key)
-			st.setInt(4, l.At.UnixMicro())
-			st.setInt(5, l.Position.Parent)
-			st.setInt(6, l.Position.Depth)
-			st.setInt(7, l.Position.Nodes)
-			st.setInt(8, l.Position.Turn)
-			st.setChain(9, l.Chain)
-			st.setText(10, b.StampLine(*l).Batch)
-			st.setInt(11, int64(l.Sum))
-			st.setBytes(12, l.Body, isText(l.Body))
-		}, nil)
-		if err != nil {
+		if err := w.insert(s.head.number, &a.Lines[i], b.StampLine(a.Lines[i]).Batch); err != nil {
 			return err
 		}
 	}
 	l := &a.Lines[len(a.Lines)-1]
-	s.head.Head = tidemark.Head{Length: l.Seq, UpdatedAt: b.HeadAt(*a), Position: l.Position, Chain: append([]byte(nil), l.Chain...)}
+	s.head.Head = tidemark.Head{Length: l.Seq, UpdatedAt: b.HeadAt(*a), Position: l.Position, Chain: append([]byte(nil), l.Chain...), Trimmed: s.head.Trimmed}
 	return w.c.do(sqlGrow, func(st *stmt) {
 		st.setInt(1, s.head.number)
 		st.setInt(2, l.Seq)
@@ -272,7 +302,56 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		st.setInt(6, l.Position.Nodes)
 		st.setInt(7, l.Position.Turn)
 		st.setChain(8, l.Chain)
-		st.setInt(9, int64(s.head.sum(a.Log)))
+		st.setInt(9, s.head.mark(a.Log))
+	}, nil)
+}
+
+func (w *writer) insert(number int64, l *tidemark.Line, batch string) error {
+	return w.c.do(sqlAppend, func(st *stmt) {
+		st.setInt(1, number<<seqBits|l.Seq)
+		st.setText(2, l.Kind)
+		st.setTextOrNull(3, l.Key)
+		st.setInt(4, l.At.UnixMicro())
+		st.setInt(5, l.Position.Parent)
+		st.setInt(6, l.Position.Depth)
+		st.setInt(7, l.Position.Nodes)
+		st.setInt(8, l.Position.Turn)
+		st.setChain(9, l.Chain)
+		st.setText(10, batch)
+		st.setInt(11, int64(l.Sum))
+		st.setBytes(12, l.Body, isText(l.Body))
+	}, nil)
+}
+
+func (w *writer) trim(t tidemark.Trim) error {
+	s := w.standing(t.Log)
+	err := w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(st *stmt) {
+		st.setInt(1, s.head.number<<seqBits|(s.head.Trimmed+1))
+		st.setInt(2, s.head.number<<seqBits|t.Upto)
+	}, nil)
+	if err != nil {
+		return err
+	}
+	return w.trimmed(t.Log, t.Upto)
+}
+
+func (w *writer) fill(a *tidemark.Append) error {
+	s := w.standing(a.Log)
+	for i := range a.Lines {
+		if err := w.insert(s.head.number, &a.Lines[i], a.Lines[i].Batch); err != nil {
+			return err
+		}
+	}
+	return w.trimmed(a.Log, a.Lines[0].Seq-1)
+}
+
+// trimmed notes in the head which lines are not there.
+func (w *writer) trimmed(log tidemark.Key, upto int64) error {
+	s := w.standing(log)
+	s.head.Trimmed = upto
+	return w.c.do(`UPDATE log SET sum = ?2 WHERE number = ?1`, func(st *stmt) {
+		st.setInt(1, s.head.number)
+		st.setInt(2, s.head.mark(log))
 	}, nil)
 }
 

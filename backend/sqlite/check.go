@@ -93,7 +93,7 @@ func checkHeads(c *conn, report func(error)) error {
 }
 
 func headFault(c *conn, h head, key tidemark.Key, sum int64) (what string, err error) {
-	if sum != int64(h.sum(key)) {
+	if sum != h.mark(key) {
 		return "the head does not match its sum", nil
 	}
 	var count, last int64
@@ -101,8 +101,8 @@ func headFault(c *conn, h head, key tidemark.Key, sum int64) (what string, err e
 		s.setInt(1, h.number<<seqBits)
 		s.setInt(2, h.number<<seqBits|maxSeq)
 	}, func(s *stmt) { count, last = s.int(0), s.int(1)&maxSeq })
-	if err != nil || count != h.Length || last != h.Length {
-		return fmt.Sprintf("the head says %d lines, there are %d, the newest is %d", h.Length, count, last), err
+	if err != nil || count != h.Length-h.Trimmed || last != h.Length {
+		return fmt.Sprintf("the head says %d lines, there are %d, the newest is %d", h.Length-h.Trimmed, count, last), err
 	}
 	err = c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, h.number<<seqBits|last) }, func(s *stmt) {
 		l, damage := (&scanner{log: key}).line(s)

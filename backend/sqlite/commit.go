@@ -175,9 +175,11 @@ func size(b *tidemark.Batch) (n int) {
 	for i := range b.Puts {
 		n += len(b.Puts[i].Body)
 	}
-	for i := range b.Appends {
-		for j := range b.Appends[i].Lines {
-			n += len(b.Appends[i].Lines[j].Body)
+	for _, appends := range [][]tidemark.Append{b.Appends, b.Fills} {
+		for i := range appends {
+			for j := range appends[i].Lines {
+				n += len(appends[i].Lines[j].Body)
+			}
 		}
 	}
 	return n
@@ -271,7 +273,12 @@ func (w *writer) transact(group []*pending) ([]*pending, error) {
 func refused(err error) bool {
 	var half *halfDone
 	return !errors.As(err, &half) && (errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrExists) ||
-		errors.Is(err, tidemark.ErrUnsupported) || isDamage(err))
+		errors.Is(err, tidemark.ErrUnsupported) || isDamage(err) || isTrimmed(err))
+}
+
+func isTrimmed(err error) bool {
+	var trimmed *tidemark.TrimmedError
+	return errors.As(err, &trimmed)
 }
 
 // begin opens a transaction for writing, and discards what is cached of the

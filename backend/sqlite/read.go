@@ -66,8 +66,8 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 		spans = []tidemark.Span{{}}
 	}
 	return func(yield func(tidemark.Line, error) bool) {
-		for _, span := range spans {
-			p := pager{log: log, span: span, first: -1}
+		for i, span := range spans {
+			p := pager{log: log, span: span, index: i, first: -1}
 			for !p.done {
 				next := p
 				err := b.snapshot(ctx, func(c *conn) error {
@@ -93,6 +93,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 type pager struct {
 	log         tidemark.Key
 	span        tidemark.Span
+	index       int   // of the span
 	first, last int64 // what is still to be read; first < 0: not known yet
 	done        bool
 	found       []found
@@ -132,6 +133,9 @@ func (p *pager) next(c *conn) error {
 	if h.number == 0 || p.first > p.last {
 		p.done = true
 		return nil
+	}
+	if p.first <= h.Trimmed {
+		return &tidemark.TrimmedError{Log: p.log, Upto: h.Trimmed, Span: p.index, First: p.first, Last: p.last}
 	}
 	return p.page(c, h.number)
 }

@@ -53,8 +53,16 @@ func (h head) sum(key tidemark.Key) uint32 {
 	b = append(b, key.Kind...)
 	b = append(b, byte(len(key.ID)))
 	b = append(b, key.ID...)
+	if h.Trimmed != 0 {
+		b = binary.LittleEndian.AppendUint64(b, uint64(h.Trimmed))
+	}
 	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, h.Chain)
 }
+
+// mark is the column sum: the sum, and above it how many lines were trimmed. So a
+// program that does not know of trimmed logs takes them for damaged, and does not
+// append to them.
+func (h head) mark(key tidemark.Key) int64 { return h.Trimmed<<seqBits | int64(h.sum(key)) }
 
 // readHead returns the head of a log; its number is 0 when there is none. A
 // head that does not match its sum comes with a *Damage.
@@ -71,7 +79,7 @@ func readHead(c *conn, key tidemark.Key) (h head, err error) {
 }
 
 func (h head) check(key tidemark.Key, sum int64) error {
-	if h.number != 0 && sum != int64(h.sum(key)) {
+	if h.number != 0 && sum != h.mark(key) {
 		return &tidemark.Damage{Key: key, Place: fmt.Sprintf("head of log %d", h.number), What: "the head does not match its sum"}
 	}
 	return nil
@@ -81,7 +89,9 @@ func scanHead(s *stmt) (h head, sum int64) {
 	h.number, h.Length, h.UpdatedAt = s.int(0), s.int(1), timeOf(s.int(2))
 	h.Position = tidemark.Position{Parent: s.int(3), Depth: s.int(4), Nodes: s.int(5), Turn: s.int(6)}
 	h.Chain = s.bytes(7)
-	return h, s.int(8)
+	sum = s.int(8)
+	h.Trimmed = int64(uint64(sum) >> seqBits)
+	return h, sum
 }
 
 // readRecord returns a record with the head of its log; Version is 0 when

@@ -16,11 +16,13 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/config"
+	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer/remote"
 )
 
 // app is what all commands share: the global flags, the streams, and the
@@ -48,6 +50,7 @@ type app struct {
 	columns  int
 	color    bool
 	config   config.Config
+	coldTo   string       // where cold move was told to move to
 	opened   *open.Opened // the store, once it was opened
 
 	signals  chan os.Signal
@@ -171,12 +174,18 @@ func (a *app) openOptions(how open.Access) *open.Options {
 			a.say("%s can open it, too: the policy of this machine says so (tidemark key show)", organisation)
 		},
 		SecretsMet: a.warnOfSecrets,
+		ColdPlace: func(ctx context.Context, url string) (cold.Place, error) {
+			return remote.Open(ctx, url, &remote.Options{Environ: os.Environ()})
+		},
 	}
 	if a.keyFile != "" {
 		o.Key = open.Key{File: a.keyFile, Origin: "flag --key-file"}
 	}
 	if a.newPassphraseOnly {
 		o.Environ = open.Without(o.Environ, open.PassphraseVariable)
+	}
+	if o.Cold = a.coldTo; o.Cold == "" && os.Getenv(open.ColdVariable) == "" {
+		o.Cold = a.config.Cold
 	}
 	if name := a.config.Prices; name != "" {
 		o.Prices = open.Beside(o.Environ, a.config.Origin("prices"), name)

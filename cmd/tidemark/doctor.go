@@ -70,7 +70,7 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 	if home, err := os.UserHomeDir(); err == nil {
 		transfer.CheckRetention(ctx, c, s, home, time.Now())
 	}
-	return errors.Join(c.Store(ctx, s), sync.CheckElsewhere(ctx, c, s))
+	return errors.Join(c.Store(ctx, s), c.Cold(ctx, a.opened), sync.CheckElsewhere(ctx, c, s))
 }
 
 func (a *app) printDiagnoses(found []open.Diagnosis) error {

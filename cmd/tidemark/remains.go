@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/backend/files"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/backend/remote"
@@ -13,7 +14,7 @@ import (
 func (a *app) remains() string {
 	_, sealed := a.opened.Backend.(*seal.Backend)
 	done, left := "The rows were deleted and overwritten in the database file", "its WAL file until that is written over, file-system snapshots, blocks that a disk took out of use and backups"
-	switch a.opened.Inner.(type) {
+	switch cold.Under(a.opened.Inner).(type) {
 	case *files.Backend:
 		done, left = "The files were overwritten and removed", "the file system (journal, snapshots, copies on write), blocks that a disk took out of use and backups"
 	case *postgres.Backend, serve.OperatorBackend:

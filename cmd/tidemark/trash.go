@@ -57,6 +57,7 @@ database or a backup may still hold is said.`,
 			})
 			if err = errors.Join(err, a.clearPurgedWords(cmd.Context())); err == nil {
 				a.say("%s", a.remains())
+				err = a.opened.ColdLeft(cmd.Context())
 			}
 			return err
 		},

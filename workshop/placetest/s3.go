@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ type S3Server struct {
 	Options  *remote.Options // has the key that it lets in
 	Endpoint string
 	Dir      string // where the bucket keeps its objects, each a file
+	Kill     func() // ends it, as a power cut would
 }
 
 // Bucket is the bucket that an S3Server has.
@@ -50,7 +52,7 @@ func S3(t testing.TB, root string) *S3Server {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Endpoint, err = startS3(t, program, dir, port); err == nil {
+		if s.Endpoint, s.Kill, err = startS3(t, program, dir, port); err == nil {
 			return s
 		}
 		t.Log(err)
@@ -71,11 +73,11 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-func startS3(t testing.TB, program, dir string, port int) (string, error) {
+func startS3(t testing.TB, program, dir string, port int) (endpoint string, kill func(), err error) {
 	cmd := exec.Command(program, "--port", fmt.Sprintf("127.0.0.1:%d", port), "--quiet", "--health", "/health", "posix", "--sidecar", filepath.Join(dir, "about"), filepath.Join(dir, "buckets"))
 	cmd.Env = []string{"ROOT_ACCESS_KEY=ada", "ROOT_SECRET_KEY=" + secret}
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -83,7 +85,7 @@ func startS3(t testing.TB, program, dir string, port int) (string, error) {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		select {
 		case err := <-ended:
-			return "", fmt.Errorf("versitygw ended: %w", err)
+			return "", nil, fmt.Errorf("versitygw ended: %w", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 		answer, err := http.Get(at + "/health")
@@ -91,15 +93,16 @@ func startS3(t testing.TB, program, dir string, port int) (string, error) {
 			continue
 		}
 		answer.Body.Close()
-		t.Cleanup(func() {
+		kill = sync.OnceFunc(func() {
 			cmd.Process.Kill()
 			<-ended
 		})
-		return at, nil
+		t.Cleanup(kill)
+		return at, kill, nil
 	}
 	cmd.Process.Kill()
 	<-ended
-	return "", fmt.Errorf("versitygw does not answer at %s", at)
+	return "", nil, fmt.Errorf("versitygw does not answer at %s", at)
 }
 
 // URL is the URL of a folder in the bucket.

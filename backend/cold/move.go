@@ -1,0 +1,381 @@
+package cold
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+)
+
+const (
+	// atOnce is how many segments are moved in one commit, which bounds how long it
+	// takes.
+	atOnce = 32
+	// sweptAfter is how long an object stays that no record names: whoever put it
+	// there names it by then, or is dead.
+	sweptAfter = 24 * time.Hour
+)
+
+// Moved is what a move did, or would do.
+type Moved struct {
+	Lines  int64 `json:"lines"`
+	Bytes  int64 `json:"bytes"`  // of the lines
+	Packed int64 `json:"packed"` // at the place
+}
+
+// Move moves the older lines of a log to the place: it puts each segment there, reads
+// it back, and then trims the log in one commit that also says where they are. Killed
+// anywhere, nothing is lost: objects that nothing names are deleted by Sweep. Few
+// lines stay where they are. ErrConflict: the log was changed meanwhile. ErrCorrupt:
+// a line is damaged, and all of them stay.
+func (b *Backend) Move(ctx context.Context, log tidemark.Key) (did Moved, err error) {
+	if b.url == "" {
+		return did, tidemark.Invalidf("no cold place is set")
+	}
+	if !movable(log) {
+		return did, tidemark.Invalidf("%s: lines of this kind stay", log)
+	}
+	prefix, err := b.prefix(ctx, true)
+	if err != nil {
+		return did, err
+	}
+	for {
+		m := move{b: b, log: log, prefix: prefix, packer: packer{log: log}}
+		err := m.run(ctx)
+		did.Lines, did.Bytes, did.Packed = did.Lines+m.did.Lines, did.Bytes+m.did.Bytes, did.Packed+m.did.Packed
+		if err != nil || !m.more {
+			return did, err
+		}
+	}
+}
+
+// move is one commit of a move.
+type move struct {
+	b      *Backend
+	log    tidemark.Key
+	prefix string
+	packer packer
+	place  Place
+	made   []Segment
+	did    Moved
+	more   bool // there is more to move
+}
+
+func (m *move) run(ctx context.Context) error {
+	r, err := m.b.inner.Get(ctx, m.log)
+	if err != nil {
+		return err
+	}
+	first, last := r.Head.Trimmed+1, r.Head.Length-m.b.limits.hot
+	if last < first {
+		return nil
+	}
+	if m.place, err = m.b.places.place(ctx, m.b.url); err != nil {
+		return err
+	}
+	err = m.pack(ctx, first, last)
+	if err == nil && len(m.made) > 0 {
+		err = m.commit(ctx, r)
+	}
+	if err != nil {
+		m.takeBack(ctx)
+		m.did = Moved{}
+	}
+	return err
+}
+
+// pack puts the lines from first to last at the place, or as many as one commit moves.
+func (m *move) pack(ctx context.Context, first, last int64) error {
+	for l, err := range m.b.inner.Lines(ctx, m.log, tidemark.Span{From: first, To: last}) {
+		if err != nil {
+			return err
+		}
+		if len(m.packer.data) > 0 && len(m.packer.data)+len(l.Body) > m.b.limits.segment {
+			if err := m.put(ctx); err != nil {
+				return err
+			}
+			if len(m.made) == atOnce {
+				m.more = true
+				return nil
+			}
+		}
+		m.packer.add(l)
+	}
+	if len(m.packer.data) < m.b.limits.least && len(m.made) == 0 {
+		return nil
+	}
+	return m.put(ctx)
+}
+
+// put puts what was collected at the place and reads it back.
+func (m *move) put(ctx context.Context) error {
+	m.did.Lines += m.packer.last - m.packer.first + 1
+	m.did.Bytes += int64(len(m.packer.data))
+	data, err := m.packer.pack()
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	s := Segment{First: m.packer.first, Last: m.packer.last, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
+	s.Object = Object{m.b.url, m.prefix + time.Now().UTC().Format(hourForm) + "/" + random()}
+	m.did.Packed += s.Bytes
+	if err := m.place.PutNew(ctx, s.Name, data); err != nil {
+		return unreachable(m.b.url, err)
+	}
+	m.made = append(m.made, s)
+	back, err := m.place.Get(ctx, s.Name)
+	if err != nil {
+		return unreachable(m.b.url, err)
+	}
+	if _, _, err := decode(back, m.log); err != nil || sha256.Sum256(back) != sum {
+		return unreachable(m.b.url, errors.New("what was put there is not what is read back"))
+	}
+	return nil
+}
+
+func (m *move) commit(ctx context.Context, r tidemark.Record) error {
+	c, err := m.b.find(ctx, m.log)
+	if err != nil {
+		return err
+	}
+	if n := len(c.Segments); n > 0 && c.Segments[n-1].Last != m.made[0].First-1 || n == 0 && m.made[0].First != 1 {
+		return tidemark.Conflictf("%s: was moved by somebody else", m.log)
+	}
+	c.Segments = append(c.Segments, m.made...)
+	put, err := c.put()
+	if err != nil {
+		return err
+	}
+	batch := newBatch()
+	batch.Puts = []tidemark.Record{put}
+	batch.Trims = []tidemark.Trim{{Log: m.log, Length: r.Head.Length, Upto: m.made[len(m.made)-1].Last}}
+	if r.Version > 0 { // a session that is deleted and made again is another one
+		batch.Require = []tidemark.Precondition{{Key: r.Key, Version: r.Version}}
+	}
+	_, err = m.b.inner.Commit(ctx, batch)
+	if errors.Is(err, tidemark.ErrUnknown) {
+		m.made = nil // a record may name them
+	}
+	return err
+}
+
+// takeBack deletes what was put at the place in vain. What stays is swept later.
+func (m *move) takeBack(ctx context.Context) {
+	for _, s := range m.made {
+		m.place.Delete(ctx, s.Name)
+	}
+}
+
+// hourForm is how the name of an object says when it was made.
+const hourForm = "2006010215"
+
+func random() string {
+	var id [16]byte
+	rand.Read(id[:])
+	return hex.EncodeToString(id[:])
+}
+
+// mark is the record that has the prefix of the objects of this store, so that
+// several may share a place.
+type mark struct {
+	ID string `json:"id"`
+}
+
+var markKey = tidemark.Key{Kind: Kind, ID: "place"}
+
+// prefix returns what the names of the objects of this store begin with, "" when there
+// is none yet and none is to be made.
+func (b *Backend) prefix(ctx context.Context, create bool) (string, error) {
+	for {
+		var m mark
+		r, err := b.inner.Get(ctx, markKey)
+		switch {
+		case err == nil && r.Version > 0:
+			err := records.Decode(r, &m)
+			if err == nil && (len(m.ID) != 32 || strings.Trim(m.ID, "0123456789abcdef") != "") {
+				err = &tidemark.Damage{Key: markKey, What: "it names no prefix"}
+			}
+			return m.ID + "/", err
+		case err != nil && !errors.Is(err, tidemark.ErrNotFound):
+			return "", err
+		case !create:
+			return "", nil
+		}
+		m.ID = random()
+		put, err := records.Put(markKey, 0, m)
+		if err != nil {
+			return "", err
+		}
+		batch := newBatch()
+		batch.Puts = []tidemark.Record{put}
+		if _, err := b.inner.Commit(ctx, batch); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+			return "", err
+		}
+	}
+}
+
+// Quiet yields the logs of sessions that nobody touched since an instant, and that
+// have lines to move.
+func (b *Backend) Quiet(ctx context.Context, since time.Time) iter.Seq2[tidemark.Record, error] {
+	return func(yield func(tidemark.Record, error) bool) {
+		for _, kind := range []string{"session", "worker", "past"} {
+			for r, err := range b.inner.List(ctx, tidemark.Query{Kind: kind, Order: tidemark.ByID}) {
+				switch {
+				case errors.Is(err, tidemark.ErrCorrupt):
+					continue // verify names it
+				case err == nil && (r.Owner != "" || !r.Touched().Before(since) || r.Head.Length-r.Head.Trimmed <= b.limits.hot || !movable(r.Key)):
+					continue
+				}
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Would returns what a move of a log that Quiet yielded is about; the bytes are not
+// known without reading it.
+func (b *Backend) Would(r tidemark.Record) Moved {
+	return Moved{Lines: r.Head.Length - r.Head.Trimmed - b.limits.hot}
+}
+
+// Status is what is at places.
+type Status struct {
+	Logs     int              `json:"logs"`
+	Segments int              `json:"segments"`
+	Lines    int64            `json:"lines"`
+	Packed   int64            `json:"packed"`
+	Places   map[string]int64 `json:"places,omitempty"` // bytes by place
+	Left     int              `json:"left"`             // objects that are to be deleted, and are not yet
+}
+
+// Status counts what is at places.
+func (b *Backend) Status(ctx context.Context) (st Status, err error) {
+	st.Places = make(map[string]int64)
+	for c, err := range b.whereabouts(ctx, "") {
+		if err != nil {
+			return st, err
+		}
+		if len(c.Segments) > 0 {
+			st.Logs++
+		}
+		st.Left += len(c.Gone)
+		for _, s := range c.Segments {
+			st.Segments++
+			st.Lines += s.Last - s.First + 1
+			st.Packed += s.Bytes
+			st.Places[s.Place] += s.Bytes
+		}
+	}
+	return st, nil
+}
+
+// Logs yields the logs that have lines at places.
+func (b *Backend) Logs(ctx context.Context) iter.Seq2[tidemark.Key, error] {
+	return func(yield func(tidemark.Key, error) bool) {
+		for c, err := range b.whereabouts(ctx, "") {
+			if err == nil && len(c.Segments) == 0 {
+				continue
+			}
+			if !yield(c.log, err) {
+				return
+			}
+		}
+	}
+}
+
+// Sweep deletes what is at places and nothing needs: what records say is gone, and
+// objects older than a day that no record names. It returns how many. An error says
+// which place did not answer; the rest was done.
+func (b *Backend) Sweep(ctx context.Context) (deleted int, err error) {
+	named := make(map[Object]bool)
+	places := make(map[string]bool)
+	if b.url != "" {
+		places[b.url] = true
+	}
+	var gone []whereabouts
+	for c, err := range b.whereabouts(ctx, "") {
+		if err != nil {
+			return 0, err // what it names is not known
+		}
+		if len(c.Gone) > 0 {
+			gone = append(gone, c)
+		}
+		for _, s := range c.Segments {
+			named[s.Object], places[s.Place] = true, true
+		}
+	}
+	for _, c := range gone {
+		if failed := b.deleteGone(ctx, c.log); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		deleted += len(c.Gone)
+	}
+	prefix, failed := b.prefix(ctx, false)
+	if failed != nil || prefix == "" {
+		return deleted, errors.Join(err, failed)
+	}
+	for url := range places {
+		n, failed := b.sweepPlace(ctx, url, prefix, named)
+		deleted, err = deleted+n, errors.Join(err, failed)
+	}
+	return deleted, err
+}
+
+func (b *Backend) sweepPlace(ctx context.Context, url, prefix string, named map[Object]bool) (deleted int, err error) {
+	place, err := b.places.place(ctx, url)
+	if err != nil {
+		return 0, err
+	}
+	var old []string
+	for name, err := range place.List(ctx, prefix) {
+		if err != nil {
+			return 0, unreachable(url, err)
+		}
+		hour, _, _ := strings.Cut(strings.TrimPrefix(name, prefix), "/")
+		made, bad := time.Parse(hourForm, hour)
+		if bad == nil && made.Add(time.Hour).Before(b.places.now().Add(-sweptAfter)) && !named[Object{url, name}] {
+			old = append(old, name)
+		}
+	}
+	for _, name := range old {
+		if err := place.Delete(ctx, name); err != nil {
+			return deleted, unreachable(url, err)
+		}
+		deleted++
+	}
+	return deleted, nil
+}
+
+// Left returns an error that names what is still at a place though it was dropped, nil
+// when nothing is.
+func (b *Backend) Left(ctx context.Context) error {
+	n, places := 0, make(map[string]bool)
+	for c, err := range b.whereabouts(ctx, stateGone) {
+		if err != nil {
+			return err
+		}
+		n += len(c.Gone)
+		for _, o := range c.Gone {
+			places[o.Place] = true
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	var names []string
+	for p := range places {
+		names = append(names, p)
+	}
+	return unreachable(strings.Join(names, ", "), fmt.Errorf("%d segment(s) of what was destroyed are still there", n))
+}
