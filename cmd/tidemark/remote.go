@@ -101,7 +101,7 @@ func (a *app) remoteAdd() *cobra.Command {
 		}
 		return err
 	})
-	cmd.Flags().StringVar(&codeFile, "code-file", "", "a `FILE` with the code of tidemark remote pair, or an age identity that was let in; of a place that others use")
+	cmd.Flags().StringVar(&codeFile, "code-file", "", "a `FILE` with the code of tidemark remote pair, an age identity or a recovery key that was let in; of a place that others use")
 	return cmd
 }
 
@@ -130,22 +130,40 @@ func (a *app) remoteCheck() *cobra.Command {
 }
 
 func (a *app) remotePair() *cobra.Command {
-	return a.remoteChange("pair [NAME]", "Show nine words, and on a terminal their QR code, that let one more machine in, once, within an hour", "pair > code", cobra.MaximumNArgs(1), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
-		until := time.Now().Add(time.Hour)
-		code, err := r.Pair(cmd.Context(), remoteArg(args), until)
+	var recipient string
+	var recovery bool
+	cmd := a.remoteChange("pair [NAME]", "Show nine words, and on a terminal their QR code, that let one more machine in, once, within an hour", "pair > code\n  tidemark remote pair --recipient age1…\n  tidemark remote pair --recovery", cobra.MaximumNArgs(1), func(cmd *cobra.Command, r *sync.Remotes, args []string) error {
+		at, err := r.Where(cmd.Context(), remoteArg(args))
 		if err != nil {
+			return err
+		}
+		if recipient != "" {
+			if err = r.LetIn(cmd.Context(), remoteArg(args), recipient); err == nil {
+				a.say("Whoever has its identity is let in, until tidemark remote forget %.12s. On the other machine: tidemark remote add %s --code-file IDENTITY", recipient, at)
+			}
+			return err
+		}
+		code, until := "", time.Now().Add(time.Hour)
+		if recovery {
+			if code, err = r.Recovery(cmd.Context(), remoteArg(args)); err == nil {
+				a.say("Write it down and keep it elsewhere: it lets a machine in when all others are lost. There: tidemark remote add %s --code-file FILE", at)
+				err = a.printf(map[string]any{"recovery": code}, "%s\n", code)
+			}
+			return err
+		}
+		if code, err = r.Pair(cmd.Context(), remoteArg(args), until); err != nil {
 			return err
 		}
 		if drawn, err := terminal.DrawQR(code, a.color); a.terminal && !a.quiet && err == nil {
 			fmt.Fprint(a.err, drawn)
 		}
-		at, err := r.Where(cmd.Context(), remoteArg(args))
-		if err != nil {
-			return err
-		}
 		a.say("Whoever has these words is let in, once, until %s. On the other machine, which asks for them: tidemark remote add %s", until.Format(time.TimeOnly), at)
 		return a.printf(map[string]any{"code": code, "until": until}, "%s\n", code)
 	})
+	cmd.Flags().StringVar(&recipient, "recipient", "", "let in whoever has the identity of this age `RECIPIENT` (age1…), instead of showing words")
+	cmd.Flags().BoolVar(&recovery, "recovery", false, "print a recovery key for paper, once, instead of words")
+	cmd.MarkFlagsMutuallyExclusive("recipient", "recovery")
+	return cmd
 }
 
 // remoteServe is the other end of a remote by ssh.

@@ -3,6 +3,7 @@ package sync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -217,6 +219,38 @@ func TestACodeLetsOneMachineIn(t *testing.T) {
 	a.must(err)
 	if err := newHome(t, "c").remotes().Add(t.Context(), "r", "file:"+dir, late); !errors.Is(err, tidemark.ErrSealed) {
 		t.Errorf("after its time: %v", err)
+	}
+}
+
+func TestAnAgeIdentityAndARecoveryKeyLetMachinesInUntilTheyAreForgotten(t *testing.T) {
+	dir := t.TempDir()
+	a := newHome(t, "a")
+	a.join(dir, nil)
+	id := a.create("plan", "one")
+	a.sync()
+	identity, err := age.GenerateX25519Identity()
+	a.must(err)
+	recipient := identity.Recipient().String()
+	a.must(a.remotes().LetIn(t.Context(), "r", recipient))
+	recovery, err := a.remotes().Recovery(t.Context(), "r")
+	a.must(err)
+	if err := a.remotes().LetIn(t.Context(), "r", "age1nobody"); !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("no recipient: %v", err)
+	}
+	for n, code := range []string{identity.String(), identity.String(), recovery} {
+		h := newHome(t, fmt.Sprint("h", n))
+		h.must(h.remotes().Add(t.Context(), "r", "file:"+dir, code))
+		h.sync()
+		same2(t, id, a, h)
+	}
+	for _, who := range []string{recipient[:12], "recovery"} {
+		a.must(a.remotes().Forget(t.Context(), "r", who))
+	}
+	for _, code := range []string{identity.String(), recovery} {
+		h := newHome(t, "late")
+		if err := h.remotes().Add(t.Context(), "r", "file:"+dir, code); !errors.Is(err, tidemark.ErrSealed) {
+			t.Errorf("who was forgotten: %v", err)
+		}
 	}
 }
 
