@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -175,7 +176,7 @@ func (p *puller) session(ctx context.Context, id tidemark.SessionID) error {
 	if m.entries > 0 || m.changed {
 		y.report.Pulled.Sessions++
 		y.report.Pulled.Entries += m.entries
-		y.o.Progress(y.report.Pulled.Sessions, "sessions pulled")
+		y.o.Progress(len(p.done), fmt.Sprintf("of %d sessions pulled", max(len(p.done), len(p.work))))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -32,6 +33,9 @@ func (y *syncer) push(ctx context.Context, own *head) error {
 		}
 	}
 	p := &publisher{y: y, own: own}
+	for _, ids := range todo {
+		p.todo += len(ids)
+	}
 	if own.Generation == 0 {
 		p.waiting++ // so that others know of this machine
 	}
@@ -124,6 +128,8 @@ type publisher struct {
 	y       *syncer
 	own     *head
 	dropped []string // blobs that it does not name any more
+	todo    int      // sessions to look at
+	looked  int      // at so many
 	waiting int      // sessions that wait for it
 	bytes   int64    // that had been put when the last one was published
 }
@@ -155,7 +161,7 @@ func (p *publisher) shard(ctx context.Context, n int, ids []tidemark.SessionID) 
 	changed := old != "" && y.c.Under != y.ring.KeyID()
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		if id == "" {
+		if p.looked++; id == "" {
 			continue
 		}
 		was := list.find(id)
@@ -178,7 +184,7 @@ func (p *publisher) shard(ctx context.Context, n int, ids []tidemark.SessionID) 
 			p.waiting++
 		}
 		y.report.Pushed.Sessions++
-		y.o.Progress(y.report.Pushed.Sessions, "sessions pushed")
+		y.o.Progress(p.looked, fmt.Sprintf("of %d sessions pushed", max(p.looked, p.todo)))
 	}
 	if !changed {
 		return nil
