@@ -36,7 +36,7 @@ func (h *home) attend(id tidemark.SessionID) (told []string, leave func()) {
 // go on with the same session by a server. Nobody is kept from it.
 func TestWhoGoesOnIsToldOfAnotherMachine(t *testing.T) {
 	server := placetest.Server(t)
-	a, b := later(t, "ada", -7*time.Hour), later(t, "bob", 5*time.Hour)
+	a, b := later(t, "adas-laptop", -7*time.Hour), later(t, "bobs-desktop", 5*time.Hour)
 	a.places, b.places = server.As("acme/ada"), server.As("acme/ada")
 	a.joinAt(server.URL, nil)
 	b.joinAt(server.URL, a)
@@ -53,7 +53,7 @@ func TestWhoGoesOnIsToldOfAnotherMachine(t *testing.T) {
 	_, leaveA := a.attend(id)
 	_, leaveOwn := a.attend(own)
 	told, leaveB := b.attend(id)
-	if len(told) != 1 || told[0] != "ada" {
+	if len(told) != 1 || told[0] != "adas-laptop" {
 		t.Errorf("bob is told of %q", told)
 	}
 	if told, leave := b.attend(own); len(told) > 0 {
@@ -62,12 +62,12 @@ func TestWhoGoesOnIsToldOfAnotherMachine(t *testing.T) {
 		leave()
 	}
 	told, leave := a.attend(id)
-	if len(told) != 1 || told[0] != "bob" {
+	if len(told) != 1 || told[0] != "bobs-desktop" {
 		t.Errorf("ada is told of %q", told)
 	}
 	hidden := 0
 	for name, data := range blobsAt(t, server.URL, a.places) {
-		if hidden++; bytes.Contains(data, []byte(id)) || bytes.Contains(data, []byte("ada")) {
+		if hidden++; bytes.Contains(data, []byte(id)) || bytes.Contains(data, []byte("adas-laptop")) {
 			t.Errorf("%s is in the clear", name)
 		}
 	}
