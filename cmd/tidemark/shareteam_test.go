@@ -52,6 +52,9 @@ func TestAnOperatorEndsLinksWhereTheDatabaseIs(t *testing.T) {
 	if out := d.want("", "share", "ls", "--all", "--json"); !strings.Contains(out, names["acme"]) || !strings.Contains(out, names["globex"]) || strings.Contains(out, `"url"`) {
 		t.Errorf("all links: %s", out)
 	}
+	if _, said, code := d.run("", "share", "revoke", "--tenant", "acme", names["globex"]); code != 5 {
+		t.Errorf("a link of another tenant than the one named: exit %d: %s", code, said)
+	}
 	if out := d.want("", "share", "revoke", "--all", "https://tidemark.example.org/shared/"+names["acme"]); !strings.Contains(out, "\trevoked") {
 		t.Errorf("revoked: %s", out)
 	}

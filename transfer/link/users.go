@@ -55,6 +55,12 @@ func (k InDirectory) List(ctx context.Context) ([]Made, error) {
 func (k InDirectory) Revoke(ctx context.Context, link string) (Made, error) {
 	_, name := split(link)
 	l, err := k.Users.Link(ctx, name)
+	if err == nil && k.Tenant != "" {
+		var id string
+		if id, err = k.Users.TenantID(ctx, k.Tenant); err == nil && id != l.Tenant {
+			l, err = tenant.Link{}, tidemark.NotFoundf("link %s: not one of tenant %s", name, k.Tenant)
+		}
+	}
 	if err == nil {
 		err = k.Audit(l.Tenant, "link.revoke", l.Thing(), func() (string, error) {
 			l, err = k.Users.RevokeTenantLink(ctx, l.Tenant, tidemark.Operator().User, name)
