@@ -96,6 +96,8 @@ func TestCommandsOfTheTerminalAreTypedOnAPage(t *testing.T) {
 	}
 	// The page shows the branch that it goes on with, and what the command said.
 	w.until(`!document.getElementById("entries").textContent.includes("it is made") && document.querySelector("#talk .told")`)
+	w.opens("/sessions/" + string(id)) // as a reader would, and no reload is under way while the next is typed
+	w.until(`document.querySelector("#talk .told")`)
 	w.says("//not a command [[fake say on another branch]]")
 	w.answers("on another branch")
 	if n := prompts(t, st, id)["/not a command [[fake say on another branch]]"]; n != 1 {
