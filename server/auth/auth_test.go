@@ -119,22 +119,31 @@ func TestAnIssuerThatIsAwayIsNotTheCallersFault(t *testing.T) {
 	k := authtest.NewEC(t, "k")
 	i := authtest.NewIssuer(t, k)
 	h := newHouse(t)
-	auth, err := OIDC(t.Context(), OIDCOptions{Issuer: i.URL, Audience: authtest.OurAudience, Users: h.users, HTTP: &http.Client{Transport: cutAfter(1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = auth.Authenticate(authtest.Bringing("Bearer " + k.Token(i.Claims())))
-	if p := request.Problem(request.Refused(err)); p.Status != http.StatusServiceUnavailable || p.RetryAfter == 0 {
-		t.Errorf("%+v, want 503 with a time to come back", p)
+	for name, wire := range map[string]http.RoundTripper{
+		"cut": cutAfter(1, func(*http.Request) (*http.Response, error) { return nil, errors.New("the wire is cut") }),
+		"ill": cutAfter(1, func(r *http.Request) (*http.Response, error) {
+			answer := httptest.NewRecorder()
+			answer.WriteHeader(http.StatusBadGateway)
+			return answer.Result(), nil
+		}),
+	} {
+		auth, err := OIDC(t.Context(), OIDCOptions{Issuer: i.URL, Audience: authtest.OurAudience, Users: h.users, HTTP: &http.Client{Transport: wire}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = auth.Authenticate(authtest.Bringing("Bearer " + k.Token(i.Claims())))
+		if p := request.Problem(request.Refused(err)); p.Status != http.StatusServiceUnavailable || p.RetryAfter == 0 {
+			t.Errorf("%s: %+v, want 503 with a time to come back", name, p)
+		}
 	}
 }
 
-// cutAfter is a wire that is cut after so many requests.
-func cutAfter(n int32) http.RoundTripper {
+// cutAfter is a wire that answers otherwise after so many requests.
+func cutAfter(n int32, otherwise roundTrip) http.RoundTripper {
 	var seen atomic.Int32
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
 		if seen.Add(1) > n {
-			return nil, errors.New("the wire is cut")
+			return otherwise(r)
 		}
 		return http.DefaultTransport.RoundTrip(r)
 	})

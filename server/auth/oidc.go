@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -526,29 +525,29 @@ func newIssuerKeys(client http.Client, address string) *issuerKeys {
 	return k
 }
 
-// staleTries bounds how often keys are compared that were fetched before the
-// token came. They are replaced within a moment.
-const staleTries = 100
-
 // VerifySignature implements oidc.KeySet. Keys that do not match may have
 // been fetched before the issuer had the right one: only those requested
-// after the token came count.
+// after the token came count. Without such keys nobody is refused: the issuer
+// has not answered.
 func (k *issuerKeys) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	came := k.fetches.Load()
-	for range staleTries {
+	came, until := k.fetches.Load(), time.Now().Add(issuerTimeout)
+	for {
 		fresh := k.fetches.Load() > came
 		payload, err = k.remote.VerifySignature(ctx, token)
 		if err == nil || fresh || ctx.Err() != nil {
 			return payload, err
 		}
 		var lost *url.Error
-		if silent, ok := ctx.Value(silentKey{}).(*bool); ok && errors.As(err, &lost) {
-			*silent = true
+		if errors.As(err, &lost) || time.Now().After(until) {
+			if silent, ok := ctx.Value(silentKey{}).(*bool); ok {
+				*silent = true
+			}
 			return payload, err
 		}
-		runtime.Gosched()
+		// A fetch that has ended is forgotten within a moment, longer where the
+		// machine is busy.
+		time.Sleep(time.Millisecond)
 	}
-	return payload, err
 }
 
 // RoundTrip fetches keys when allowed. All waiters share one fetch.
@@ -558,8 +557,14 @@ func (k *issuerKeys) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	k.fetches.Add(1)
 	answer, err := k.under.RoundTrip(r)
-	if err == nil {
-		answer.Body = http.MaxBytesReader(nil, answer.Body, maxIssuerBytes)
+	if err != nil {
+		return nil, err
 	}
-	return answer, err
+	// Without its keys nobody can be refused: such an issuer does not answer.
+	if answer.StatusCode != http.StatusOK {
+		answer.Body.Close()
+		return nil, errors.New("its keys: " + answer.Status)
+	}
+	answer.Body = http.MaxBytesReader(nil, answer.Body, maxIssuerBytes)
+	return answer, nil
 }
