@@ -67,11 +67,29 @@ type Mender interface {
 	Mend(ctx context.Context) iter.Seq2[string, error]
 }
 
+// Mend repairs b as its Mender does: ErrUnsupported when it has none.
+func Mend(ctx context.Context, b Backend) iter.Seq2[string, error] {
+	mender, err := Ability[Mender](b)
+	if err != nil {
+		return func(yield func(string, error) bool) { yield("", err) }
+	}
+	return mender.Mend(ctx)
+}
+
 // Compactor is the ability to free unused space.
 type Compactor interface {
 	// Compact returns how many bytes it freed. It loses no data and may be
 	// interrupted.
 	Compact(ctx context.Context) (int64, error)
+}
+
+// Compact frees space of b as its Compactor does: ErrUnsupported when it has none.
+func Compact(ctx context.Context, b Backend) (int64, error) {
+	compactor, err := Ability[Compactor](b)
+	if err != nil {
+		return 0, err
+	}
+	return compactor.Compact(ctx)
 }
 
 // Term is a word, or the beginning of one.

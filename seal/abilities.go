@@ -32,23 +32,12 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 
 // Mend repairs what can be repaired without the keys.
 func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		m, err := tidemark.Ability[tidemark.Mender](b.inner)
-		if err != nil {
-			yield("", err)
-			return
-		}
-		m.Mend(ctx)(yield)
-	}
+	return tidemark.Mend(ctx, b.inner)
 }
 
 // Compact frees unused space.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
-	c, err := tidemark.Ability[tidemark.Compactor](b.inner)
-	if err != nil {
-		return 0, err
-	}
-	return c.Compact(ctx)
+	return tidemark.Compact(ctx, b.inner)
 }
 
 // Check finds what reading single keys would miss: everything that the Backend

@@ -34,20 +34,12 @@ func (s *Store) Shared(ctx context.Context, id tidemark.SessionID) (with tidemar
 // loses no data and may be interrupted. ErrUnsupported: this kind of store has
 // nothing to free.
 func (s *Store) Compact(ctx context.Context) (int64, error) {
-	compactor, err := tidemark.Ability[tidemark.Compactor](s.backend)
-	if err != nil {
-		return 0, err
-	}
-	return compactor.Compact(ctx)
+	return tidemark.Compact(ctx, s.backend)
 }
 
 // Mend repairs damage that VerifyAll finds, where nothing that can still be read
 // is lost by that, and yields what it did, for people to read. ErrUnsupported:
 // this kind of store cannot be repaired.
 func (s *Store) Mend(ctx context.Context) iter.Seq2[string, error] {
-	mender, err := tidemark.Ability[tidemark.Mender](s.backend)
-	if err != nil {
-		return func(yield func(string, error) bool) { yield("", err) }
-	}
-	return mender.Mend(ctx)
+	return tidemark.Mend(ctx, s.backend)
 }

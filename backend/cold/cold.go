@@ -130,23 +130,12 @@ func (b *Backend) Reach(ctx context.Context, url string) error {
 
 // Mend repairs what the Backend underneath can repair.
 func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		m, err := tidemark.Ability[tidemark.Mender](b.inner)
-		if err != nil {
-			yield("", err)
-			return
-		}
-		m.Mend(ctx)(yield)
-	}
+	return tidemark.Mend(ctx, b.inner)
 }
 
 // Compact frees unused space.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
-	c, err := tidemark.Ability[tidemark.Compactor](b.inner)
-	if err != nil {
-		return 0, err
-	}
-	return c.Compact(ctx)
+	return tidemark.Compact(ctx, b.inner)
 }
 
 // Check finds what the Backend underneath finds, and records that do not say where
