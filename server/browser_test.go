@@ -39,7 +39,7 @@ import (
 
 // patient is how long a page may take to show what it should: far longer than
 // it takes, so that a busy machine is not a fault.
-const patient = 30 * time.Second
+const patient = 2 * time.Minute
 
 // doors let the users of two tenants in, each by links of their own.
 type doors map[string]*auth.LocalAuthenticator // by tenant

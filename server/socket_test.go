@@ -373,7 +373,7 @@ func TestAConnectionThatIsCutLosesNothingThatWasKept(t *testing.T) {
 }
 
 func (s *testServer) waitSockets(t *testing.T) error {
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	return s.Wait(ctx)
 }

@@ -109,7 +109,7 @@ func TestBashReportsExitCodeAndWorkingDirectory(t *testing.T) {
 }
 
 func TestBashSurvivesWhatCommandsDoToTheirShell(t *testing.T) {
-	b := shellBox(t, Options{Timeout: 10 * time.Second})
+	b := shellBox(t, Options{Timeout: 2 * time.Minute})
 	for _, c := range []string{
 		"exec >/dev/null 2>&1", "exec </dev/zero", "exec 1>&- 2>&-", "break", "continue", "return 3", "set -x", "set -u; echo $nothing_here",
 		"echo 'an open quote", "if true; then", "cat <<END\nhere\nEND", "printf() { :; }; builtin() { :; }; unset -f builtin", "IFS=x", "unset PWD",
@@ -243,7 +243,7 @@ func gone(t *testing.T, pid string) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are looked for in /proc")
 	}
-	for range 500 {
+	for range 6000 {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return
@@ -264,7 +264,7 @@ var stubborn = map[string]string{
 
 func pidIn(t *testing.T, b *Box) string {
 	t.Helper()
-	for range 500 {
+	for range 6000 {
 		if pid, err := os.ReadFile(filepath.Join(b.o.Root, "pid")); err == nil && strings.HasSuffix(string(pid), "\n") {
 			return strings.TrimSpace(string(pid))
 		}

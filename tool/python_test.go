@@ -49,7 +49,7 @@ func TestPythonShowsTracebacksOfTheCodeAlone(t *testing.T) {
 }
 
 func TestPythonSurvivesWhatCodeDoesToIt(t *testing.T) {
-	b := pythonBox(t, Options{Timeout: 20 * time.Second})
+	b := pythonBox(t, Options{Timeout: 2 * time.Minute})
 	py(t, b, "kept = 'kept'")
 	for _, code := range []string{
 		"import sys; sys.exit()", "import sys; sys.stdout = None", "import os; os.close(1)", "import sys; sys.stdout.close(); sys.stderr.close(); sys.exit(1)", "import sys; sys.stderr.close(); 1/0", "raise KeyboardInterrupt",

@@ -307,7 +307,7 @@ func (c *terminalChat) answers(key, leadsTo string) {
 // waitFor waits until the screen is as wanted, and returns it.
 func (c *terminalChat) waitFor(wanted func(now string) bool) string {
 	c.t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		now := c.text()
 		if wanted(now) {

@@ -88,7 +88,7 @@ func (s *screen) listen(tty *os.File) {
 // shows waits until all of the texts are on the screen at once.
 func (s *screen) shows(texts ...string) {
 	s.t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		now := s.term.String()
 		missing := false

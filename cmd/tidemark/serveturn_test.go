@@ -239,7 +239,7 @@ func TestAServedChatThatIsCutOffKeepsWhatWasSaidAndLetsGo(t *testing.T) {
 				_, told = c.until(api.SocketEvent)
 			}
 			c.CloseNow()
-			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer stop()
 			if err := s.Wait(ctx); err != nil {
 				t.Fatal(err)

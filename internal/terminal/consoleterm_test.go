@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds how long a test waits for a screen; no test takes it.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // finis is written behind what the console writes: whoever has read it has
 // seen everything.
