@@ -250,6 +250,11 @@ func (m *merge) logs(ctx context.Context, sources []source) error {
 // settle makes the session say what everybody says about it.
 func (m *merge) settle(ctx context.Context) error {
 	if !m.exists {
+		// Who only says something about it keeps no lines: those who do are not read
+		// yet, and what is said has to be read again when they are.
+		for _, machine := range m.machines {
+			m.waits[machine] = true
+		}
 		return nil
 	}
 	waiting, err := m.y.settle(ctx, m.id, m.o)

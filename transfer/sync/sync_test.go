@@ -325,6 +325,36 @@ func TestWhatIsSaidAboutASessionIsMergedByVersions(t *testing.T) {
 	}
 }
 
+// A machine that says something about a session of another keeps none of its lines. Who
+// meets it before the other one has to read that again.
+func TestWhatIsSaidAboutASessionThatDidNotComeYetIsNotForgotten(t *testing.T) {
+	dir := t.TempDir()
+	a, b, c := newHome(t, "a"), newHome(t, "b"), newHome(t, "c")
+	a.join(dir, nil)
+	b.join(dir, a)
+	c.join(dir, b)
+	id := a.create("title", "one")
+	a.sync()
+	b.sync()
+	b.must(b.s.Label(t.Context(), id, 1, "best"))
+	b.sync()
+	me, err := a.remotes().machine(t.Context())
+	a.must(err)
+	head := filepath.Join(dir, filepath.FromSlash(headName(me.ID)))
+	data, err := os.ReadFile(head)
+	a.must(err)
+	a.must(os.Remove(head))
+	c.run(Options{Push: true, Pull: true})
+	if len(c.sessions()) > 0 {
+		t.Fatal("the session came although its lines were not there")
+	}
+	a.must(os.WriteFile(head, data, 0o600))
+	c.sync()
+	if d := cmp.Diff(b.told(id), c.told(id)); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestAPurgeReachesEveryMachineAndStays(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := newHome(t, "a"), newHome(t, "b"), newHome(t, "c")
