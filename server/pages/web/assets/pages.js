@@ -786,11 +786,12 @@
   window.addEventListener("pagehide", () => {
     for (const el of document.querySelectorAll("[sse-connect]")) htmx.trigger(el, "htmx:beforeCleanupElement");
   });
-  // Nothing is read anew while a form is on its way: the browser would give that up.
+  // Nothing is read anew while a form is on its way: the browser would give that up,
+  // and what was said would stand in its field as if it had not been.
   let sent = 0;
   window.addEventListener("submit", (e) => { if (!e.defaultPrevented) sent = Date.now(); });
   const anew = () => {
-    const rest = sent && sent + 30000 - Date.now();
+    const rest = document.querySelector("form[data-busy]") ? 50 : sent && sent + 30000 - Date.now();
     if (rest > 0) setTimeout(anew, rest); else location.reload();
   };
   window.addEventListener("pageshow", (e) => { sent = 0; if (e.persisted && document.querySelector("[sse-connect]")) location.reload(); });
