@@ -206,7 +206,7 @@ func (t *telling) workers(s *Store, owner string, id tidemark.SessionID) bool {
 func (t *telling) noted() bool {
 	if t.x.me != "" {
 		for _, r := range t.x.told {
-			if !t.note(r, r.Group) || !t.yield(index.Log{Key: tidemark.Key{Kind: kindSession, ID: r.ID}, Note: tidemark.Precondition{Key: r.Key, Version: r.Version}}, nil) {
+			if !t.note(r, r.Group) || !t.yieldNote(r) {
 				return false
 			}
 		}
@@ -224,7 +224,7 @@ func (t *telling) noted() bool {
 			if own != (r.Group == "") {
 				continue // one of the tenant itself is beside those of its scope
 			}
-			if own && (!t.note(r, "") || !t.yield(index.Log{Key: tidemark.Key{Kind: kindSession, ID: r.ID}, Note: tidemark.Precondition{Key: r.Key, Version: r.Version}}, nil)) ||
+			if own && (!t.note(r, "") || !t.yieldNote(r)) ||
 				!own && !t.note(r, r.Group) {
 				return false
 			}

@@ -74,7 +74,7 @@ func share(t *testing.T, url string, env []string) (laptop, desktop teamHome) {
 		t.Fatal(err)
 	}
 	desktop.run(env, "remote", "add", "box", url, "--code-file", code)
-	if out := desktop.run(env, "sync"); !strings.Contains(out, "pulled 1 sessions, 1 entries") {
+	if out := desktop.run(env, "sync"); !strings.Contains(out, "pulled 1 session, 1 entry") {
 		t.Errorf("sync: %s", out)
 	}
 	if out := desktop.run(nil, "show", "trip"); !strings.Contains(out, "plan the trip") {

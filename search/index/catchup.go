@@ -54,6 +54,8 @@ type Pace struct {
 	// looked at not longer ago than Within, nothing else is.
 	Only   []tidemark.Key
 	Within time.Duration
+	// Part says that the Source yields some of the logs only: nothing is said of the rest.
+	Part bool
 	// Stamp has it said in the index that everything was looked at, also when there was
 	// nothing to index, if that was said longer ago than this: so that whoever searches
 	// has less to look at. 0: it is not said then.
@@ -138,6 +140,9 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 	logs := touched(ctx, src, v)
 	if g.only = p.Within > 0 && (began.Sub(v.family.Until) < p.Within || len(v.family.Adopting) > 0); g.only {
 		logs = lengths(ctx, src, p.Only)
+	}
+	if p.Part {
+		g.only, logs = true, src.Touched(ctx, v.since())
 	}
 	for log, err := range logs {
 		if errors.Is(err, tidemark.ErrCorrupt) {

@@ -78,7 +78,7 @@ func (b *Builder) Word(word []byte, place int) {
 		return
 	}
 	if len(b.uses)+2 > cap(b.uses) {
-		b.uses = slices.Grow(b.uses, max(len(b.uses), 1<<14))
+		b.uses = slices.Grow(b.uses, max(len(b.uses)/4, 1<<14))
 	}
 	n := b.words.number(word)
 	switch d := place - b.place; {
@@ -107,7 +107,7 @@ func (b *Builder) fail(format string, args ...any) {
 func (b *Builder) Len() int { return len(b.lines) }
 
 // Size is about how many bytes of memory the lines take. Writing them takes some
-// 32 MB more at most.
+// 8 MB more at most.
 func (b *Builder) Size() int {
 	return 4*len(b.uses) + 40*len(b.lines) + b.words.size() + 100*len(b.spans)
 }
@@ -183,7 +183,7 @@ func (b *Builder) order(ordinals []int64) ([]uint32, error) {
 
 // usesAtOnce bounds the uses of words that are sorted at a time, and with them
 // the memory.
-const usesAtOnce = 4 << 20
+const usesAtOnce = 1 << 20
 
 // writeWords writes the words in their order: some at a time, whose uses are
 // dealt out to them by going through all lines.

@@ -322,7 +322,9 @@ func (y *syncer) stamped(ctx context.Context, i store.Info) (*origins, error) {
 	for _, w := range workers {
 		wo, err := loadOrigins(ctx, y.k, i.ID, w.Name)
 		if err == nil {
-			wo.name(y.me.ID, w.Entries)
+			err = y.nameLines(ctx, wo, w.Entries)
+		}
+		if err == nil {
 			err = wo.save(ctx, y.k)
 		}
 		if err != nil {

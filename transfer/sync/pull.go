@@ -32,7 +32,8 @@ type puller struct {
 	y       *syncer
 	work    map[tidemark.SessionID][]source
 	done    map[tidemark.SessionID]bool
-	blocked map[place]bool // something of it waits
+	blocked map[place]bool           // something of it waits
+	index   func(tidemark.SessionID) // has a session indexed beside
 }
 
 // savedSessions is after how many sessions what was read is kept.
@@ -45,26 +46,8 @@ func (y *syncer) pull(ctx context.Context, heads map[string]*head) error {
 			return err
 		}
 	}
-	ids, told := slices.SortedFunc(maps.Keys(p.work), compareIDs), 0
-	if !y.o.DryRun {
-		y.in = y.ahead(ctx)
-		defer func() { y.in.end(); y.in = nil }()
-	}
-	for n, id := range ids {
-		for ; y.in != nil && told < len(ids) && told <= n+aheadSessions; told++ {
-			y.in.told <- wantedBlobs{ids[told], p.wants(ids[told])}
-		}
-		if err := p.session(ctx, id); err != nil {
-			return err
-		}
-		if n%savedSessions == savedSessions-1 {
-			if err := y.saveStates(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if y.o.DryRun {
-		return nil
+	if err := p.sessions(ctx); err != nil || y.o.DryRun {
+		return err
 	}
 	// What was read is kept before it is called read: a push keeps the settings again
 	// before it ends, and who was killed then would never look at these shards.
@@ -87,6 +70,34 @@ func (y *syncer) pull(ctx context.Context, heads map[string]*head) error {
 	return y.finishPull(ctx)
 }
 
+// sessions merges all that have changed. While one is merged, those after it are fetched
+// and those before it are indexed.
+func (p *puller) sessions(ctx context.Context) error {
+	y := p.y
+	ids, told := slices.SortedFunc(maps.Keys(p.work), compareIDs), 0
+	if !y.o.DryRun && len(ids) > 0 {
+		y.in = y.ahead(ctx)
+		defer func() { y.in.end(); y.in = nil }()
+		var indexed func()
+		p.index, indexed = y.s.IndexBeside(ctx)
+		defer indexed()
+	}
+	for n, id := range ids {
+		for ; y.in != nil && told < len(ids) && told <= n+aheadSessions; told++ {
+			y.in.told <- wantedBlobs{ids[told], p.wants(ids[told])}
+		}
+		if err := p.session(ctx, id); err != nil {
+			return err
+		}
+		if n%savedSessions == savedSessions-1 {
+			if err := y.saveStates(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // finishPull brings the search index up to date.
 func (y *syncer) finishPull(ctx context.Context) error {
 	var err error
@@ -96,7 +107,8 @@ func (y *syncer) finishPull(ctx context.Context) error {
 	if err == nil && y.report.Pulled.Sessions > 0 {
 		_, err = y.s.CatchUp(ctx, nil)
 	}
-	if errors.Is(err, tidemark.ErrUnsupported) {
+	// Who makes the index at the moment, or looks after it next, finds what came.
+	if errors.Is(err, tidemark.ErrUnsupported) || errors.Is(err, tidemark.ErrHeld) {
 		return nil
 	}
 	return err
@@ -172,6 +184,9 @@ func (p *puller) session(ctx context.Context, id tidemark.SessionID) error {
 		} else {
 			p.blocked[place{s.machine, s.shard}] = true
 		}
+	}
+	if m.entries > 0 {
+		p.index(id)
 	}
 	if m.entries > 0 || m.changed {
 		y.report.Pulled.Sessions++

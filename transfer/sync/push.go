@@ -228,28 +228,10 @@ func (p *publisher) publish(ctx context.Context) error {
 	if err := y.out.arrived(); err != nil {
 		return err
 	}
-	p.own.Generation++
-	p.own.Name, p.own.At = y.me.Name, y.k.Clock()
-	text, err := encode(p.own)
-	if err != nil {
+	if err := y.writeHead(ctx, p.own); err != nil {
 		return err
 	}
-	data := y.ring.Seal(sealedHead(y.me.ID), text)
-	// Whoever finds this head later has to know that it is this machine's, even if
-	// this process ends before it can say that it was written.
-	y.c.Pending = &point{p.own.Generation, hashOf(data)}
-	if err := y.remotes.save(ctx, y.c); err != nil {
-		return err
-	}
-	// What nobody can find is not there: so this comes first, each time.
-	if err := y.blobs.PutNew(ctx, machineName(y.me.ID), []byte("tidemark\n")); err != nil && !errors.Is(err, tidemark.ErrExists) {
-		return err
-	}
-	if err := y.blobs.Replace(ctx, headName(y.me.ID), data); err != nil {
-		return err
-	}
-	y.report.Pushed.Bytes += int64(len(data))
-	y.c.Own, y.c.Pending, y.c.Under = *y.c.Pending, nil, y.ring.KeyID()
+	y.c.Under, y.claimed, y.refused = y.ring.KeyID(), true, nil
 	for _, hash := range p.dropped {
 		if err := y.blobs.Delete(ctx, blobName(y.me.ID, hash)); err != nil {
 			return err
@@ -408,6 +390,8 @@ func (y *syncer) named(ctx context.Context, i store.Info) (*origins, error) {
 		}
 		o.Base, o.changed = &n, true
 	}
-	o.name(y.me.ID, i.Entries-offsetOf(i.Base))
+	if err := y.nameLines(ctx, o, i.Entries-offsetOf(i.Base)); err != nil {
+		return nil, err
+	}
 	return o, o.save(ctx, y.k)
 }

@@ -262,3 +262,99 @@ func (u unheard) Replace(ctx context.Context, name string, data []byte) error {
 }
 
 func (u unheard) Close() error { return nil }
+
+// TestARunThatEndedBeforeItPushedGivesNoNameTwice has a run with one remote end anywhere,
+// also between giving names to entries and pushing them. The other remote is given these,
+// and then the store is lost: its backup does not know of the names.
+func TestARunThatEndedBeforeItPushedGivesNoNameTwice(t *testing.T) {
+	for calls := range 14 {
+		a, b := newHome(t, "a"), newHome(t, "b")
+		first, second := t.TempDir(), t.TempDir()
+		a.join(first, nil)
+		b.join(first, a)
+		a.joinAs("other", second, nil)
+		b.joinAs("other", second, a)
+		id := a.create("plan", "one")
+		both := func(h *home) {
+			t.Helper()
+			h.run(Options{Push: true, Pull: true})
+			h.syncWith("other")
+		}
+		both(a)
+		both(b)
+		both(a)
+		backup := copyOf(t, a)
+		a.add(id, "two")
+		a.runCut(calls, -1)
+		a.syncWith("other") // and is lost
+		backup.add(id, "zwei")
+		for range 3 {
+			both(backup)
+			both(b)
+		}
+		same2(t, id, b, backup)
+		all := fmt.Sprint(b.told(id))
+		for _, text := range []string{`"one"`, `"two"`, `"zwei"`} {
+			if n := strings.Count(all, text); n != 1 {
+				t.Errorf("cut after %d calls: %s is there %d times: %s", calls, text, n, all)
+			}
+		}
+	}
+}
+
+// TestARemoteThatCannotBeWrittenIsPulledFrom has two remotes, of which one is read-only:
+// what needs no new names there comes in, and the rest is named.
+func TestARemoteThatCannotBeWrittenIsPulledFrom(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		a, b := newHome(t, "a"), newHome(t, "b")
+		dir := t.TempDir()
+		a.join(dir, nil)
+		b.join(dir, a)
+		if several {
+			a.joinAs("other", t.TempDir(), nil)
+		}
+		grown, whole := b.create("grown", "one"), b.create("whole", "two")
+		b.sync()
+		a.sync()
+		a.add(grown, "three")
+		b.add(grown, "four")
+		b.add(whole, "five")
+		b.sync()
+		place, err := remote.Open(t.Context(), "file:"+dir, nil)
+		a.must(err)
+		o := Options{Holder: a.holder(), Host: a.name, Pull: true}
+		o.open = func(context.Context, string) (remote.Blobs, error) { return readOnly{place}, nil }
+		r, err := Run(t.Context(), a.s, "r", o)
+		a.must(err)
+		if want := 2 - btoi(several); r.Pulled.Sessions != want || len(r.Problems) != btoi(several) || r.Faults() != 0 {
+			t.Errorf("with another remote %v: %+v, want %d sessions", several, r, want)
+		}
+		if several && (r.Problems[0].Session != grown || !strings.Contains(r.Problems[0].What, "read-only")) {
+			t.Errorf("it says %q", r.Problems[0])
+		}
+		a.sync()
+		b.sync()
+		same2(t, grown, a, b)
+		same2(t, whole, a, b)
+	}
+}
+
+// readOnly is a place that cannot be written.
+type readOnly struct{ remote.Blobs }
+
+func (readOnly) PutNew(context.Context, string, []byte) error {
+	return tidemark.Errorf(tidemark.ErrDenied, "not here")
+}
+
+func (r readOnly) Replace(ctx context.Context, name string, data []byte) error {
+	return r.PutNew(ctx, name, data)
+}
+
+func (r readOnly) Delete(ctx context.Context, name string) error { return r.PutNew(ctx, name, nil) }
+
+func TestAReportCountsAsPeopleDo(t *testing.T) {
+	r := Report{Remote: "box", Pulled: Count{Sessions: 1, Entries: 2}, Pushed: Count{Sessions: 3, Entries: 1}, Purged: 1}
+	if got, want := r.Text(true), "box: would pull 1 session, 2 entries; would push 3 sessions, 1 entry\nbox: would purge 1 session that another machine purged\n"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}

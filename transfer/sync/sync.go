@@ -65,11 +65,23 @@ func (r Report) Text(dry bool) string {
 	if dry {
 		pulled, pushed, purged = "would pull", "would push", "would purge"
 	}
-	text := fmt.Sprintf("%s: %s %d sessions, %d entries; %s %d sessions, %d entries\n", r.Remote, pulled, r.Pulled.Sessions, r.Pulled.Entries, pushed, r.Pushed.Sessions, r.Pushed.Entries)
+	text := fmt.Sprintf("%s: %s %s; %s %s\n", r.Remote, pulled, r.Pulled.text(), pushed, r.Pushed.text())
 	if r.Purged > 0 {
-		text += fmt.Sprintf("%s: %s %d sessions that another machine purged\n", r.Remote, purged, r.Purged)
+		text += fmt.Sprintf("%s: %s %s that another machine purged\n", r.Remote, purged, counted(int64(r.Purged), "session", "sessions"))
 	}
 	return text
+}
+
+func (c Count) text() string {
+	return counted(int64(c.Sessions), "session", "sessions") + ", " + counted(c.Entries, "entry", "entries")
+}
+
+// counted returns a number with the word for one or for several.
+func counted(n int64, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 // Count is how much went one way.
@@ -126,6 +138,10 @@ type syncer struct {
 	renamed   bool                   // this machine was called something else at the remote
 	anew      bool                   // nothing of this machine is at the remote, whatever it remembers
 	past      *past                  // what pastOf returned last
+	head      *head                  // of this machine
+	published map[int]string         // the shards that it named when the run began
+	claimed   bool                   // it is newer than any backup
+	refused   error                  // why it cannot be made so
 	out       *outgoing
 	in        *incoming // nil: nothing is fetched ahead
 }
@@ -184,6 +200,7 @@ func (y *syncer) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	y.begin(own)
 	heads, err := y.heads(ctx)
 	if err != nil {
 		return err

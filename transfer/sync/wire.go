@@ -267,9 +267,9 @@ func unpack(data []byte, count int64) ([]item, error) {
 	}
 	var items []item
 	for text := range bytes.Lines(plain) {
-		var i item
-		if err := json.Unmarshal(text, &i); err != nil {
-			return nil, corruptf("an item that cannot be read: %v", err)
+		i, err := readItem(text)
+		if err != nil {
+			return nil, err
 		}
 		if err := i.check(); err != nil {
 			return nil, err
