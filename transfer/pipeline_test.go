@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -260,5 +261,28 @@ func TestAConverterThatPanicsLosesOnlyWhatItWasAt(t *testing.T) {
 	i, told, err = importInto(t.Context(), b, tool)
 	if !errors.Is(err, tidemark.ErrInvalid) || !ConcernsInput(err) || len(i.Results) != 1 {
 		t.Errorf("between sessions: %q, %v", told, err)
+	}
+}
+
+func TestALongImportIndexesWhileItGoesOn(t *testing.T) {
+	for entries, want := range map[int]int64{indexedBeside / 2: indexedBeside / 2, 3 * indexedBeside: 0} {
+		var sessions []*convert.Session
+		for n := range 10 {
+			sessions = append(sessions, said(fmt.Sprint("s", n), entries/10))
+		}
+		s := store.New(memory.New(), &store.Options{Places: search.EachWord})
+		i := &Importer{Opened: open.Around(s), Holder: store.Self("import")}
+		if err := newToolImport(i, toolOf(sessions...)).all(t.Context(), convert.Source{}, "here"); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Unindexed(t.Context(), 0); err != nil || n != want {
+			t.Errorf("of %d entries %d are left for the end, %v, want %d", entries, n, err, want)
+		}
+		if err := i.Index(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Unindexed(t.Context(), 0); err != nil || n != 0 {
+			t.Errorf("of %d entries %d are not indexed, %v", entries, n, err)
+		}
 	}
 }
