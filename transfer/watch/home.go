@@ -26,6 +26,7 @@ type home struct {
 	review  bool            // the next look has the last word on what was imported in parts
 	rest    time.Duration   // until it is looked through again at the earliest
 	looked  time.Duration   // how long a look took
+	routine bool            // the next one is only to be sure, and slow
 	event   Event           // the newest
 	total   Event           // all that was imported from it
 	changed sessionSet      // what is counted there
@@ -292,7 +293,8 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	changedAt, relist, paths := h.changedAt, h.relist, h.paths
 	h.changedAt, h.relist, h.paths, h.asked = time.Time{}, false, nil, false
 	w.mu.Unlock()
-	if sweep := !began.Before(h.sweepAt); !sweep && !relist && !h.again {
+	sweep := !began.Before(w.sweepOf(h))
+	if !sweep && !relist && !h.again {
 		if units, ok := w.parts(ctx, h, paths); ok && (len(units) == 0 || w.followPart(ctx, h, units, began, changedAt)) {
 			return
 		}
@@ -301,6 +303,9 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	if err != nil {
 		w.failed(ctx, h, began, err)
 		return
+	}
+	if sweep && h.routine {
+		w.pace(h)
 	}
 	changed, gone := l.units.changed(h.units)
 	if changedAt.IsZero() {
@@ -349,38 +354,53 @@ func (w *Watcher) followAll(ctx context.Context, h *home, l listing, began, chan
 	h.sweepAt = time.Now().Add(w.restOf(h, h.again || l.units.fresh()))
 }
 
-// sweepShare is how many times as long as a look through a home took nobody looks
-// again: all looks together take 0.2 % of a core. What takes no longer than
+// sweepShare is how many times as long as a look through homes took nobody looks
+// again: all looks together take 0.1 % of a core. What takes no longer than
 // quickLook does not count.
 const (
-	sweepShare = 500
+	sweepShare = 1000
 	quickLook  = 10 * time.Millisecond
 )
 
+// maxSweepRest is the longest time between two looks through a home, however long
+// they take, as a multiple of SweepAtLeast: half an hour.
+const maxSweepRest = 6
+
 // restOf is how long it takes until a home is looked through again. Where the system
-// tells what changes, that is only to be sure.
+// tells what changes, that is only to be sure: such looks are made one at a time, each
+// a while after the one before.
 func (w *Watcher) restOf(h *home, soon bool) time.Duration {
-	if soon {
+	if h.routine = !soon && h.looked > quickLook; soon {
 		return h.rest
 	}
-	n := 0
-	for _, other := range w.homes {
-		if other.event.Swept != "" {
-			n++
-		}
-	}
-	rest, least := max(h.rest, w.o.SweepAtLeast), time.Duration(0)
+	rest := max(h.rest, w.o.SweepAtLeast)
 	if h.event.Swept != "" {
 		rest = max(h.rest, 2*w.o.SweepAfter)
 	}
-	if h.looked > quickLook {
-		least = sweepShare * h.looked * time.Duration(max(n, 1))
+	if !h.routine {
+		return rest
 	}
-	return max(rest, min(least, maxSweepRest))
+	return max(rest, min(sweepShare*h.looked, maxSweepRest*w.o.SweepAtLeast))
 }
 
-// maxSweepRest is the longest time between two looks through a home.
-const maxSweepRest = 10 * time.Minute
+// sweepOf is when a home is looked through.
+func (w *Watcher) sweepOf(h *home) time.Time {
+	if h.routine && h.sweepAt.Before(w.looksAfter) {
+		return w.looksAfter
+	}
+	return h.sweepAt
+}
+
+// pace has the next look that is only to be sure, through whichever home, wait.
+func (w *Watcher) pace(h *home) {
+	slow := 1
+	for _, other := range w.homes {
+		if other != h && other.looked > quickLook {
+			slow++
+		}
+	}
+	w.looksAfter = time.Now().Add(min(sweepShare*h.looked, maxSweepRest*w.o.SweepAtLeast/time.Duration(slow)))
+}
 
 // isKnown reports whether the store still knows what was imported from a home: who
 // takes sessions out of the trash wants them to be read again.

@@ -135,19 +135,20 @@ type Watcher struct {
 	o       Options
 	control *Control
 
-	homes    map[string]*home // by tool and path
-	waiting  map[string]bool  // folders in which homes may appear
-	discover time.Time        // when homes are looked for again
-	ignored  []string         // as they were when homes were last looked for
-	notifier Notifier         // nil: there are no notifications
-	unheard  string           // why there are none
-	reported time.Time
-	news     bool // something happened since then
-	sized    time.Time
-	bytes    int64
-	grown    int  // sessions that were imported since memory was given back
-	rested   bool // memory was given back after the first look
-	answered map[string]int64
+	homes      map[string]*home // by tool and path
+	waiting    map[string]bool  // folders in which homes may appear
+	discover   time.Time        // when homes are looked for again
+	looksAfter time.Time        // when one is looked through again only to be sure
+	ignored    []string         // as they were when homes were last looked for
+	notifier   Notifier         // nil: there are no notifications
+	unheard    string           // why there are none
+	reported   time.Time
+	news       bool // something happened since then
+	sized      time.Time
+	bytes      int64
+	grown      int  // sessions that were imported since memory was given back
+	rested     bool // memory was given back after the first look
+	answered   map[string]int64
 
 	mu       sync.Mutex // guards what follows, and the flags of homes
 	settings Settings
@@ -383,7 +384,7 @@ func (w *Watcher) next(now time.Time) (due *home, at time.Time) {
 	defer w.mu.Unlock()
 	var first time.Time
 	for _, h := range w.homes {
-		when := h.sweepAt
+		when := w.sweepOf(h)
 		if !h.changedAt.IsZero() && h.changedAt.Add(settleTime).Before(when) {
 			when = h.changedAt.Add(settleTime)
 		}
@@ -393,7 +394,7 @@ func (w *Watcher) next(now time.Time) (due *home, at time.Time) {
 		if h.asked {
 			when = now
 		}
-		if !when.After(now) && (due == nil || when.Before(first)) {
+		if !when.After(now) && (due == nil || when.Before(first) || when.Equal(first) && h.sweepAt.Before(due.sweepAt)) {
 			due, first = h, when
 		}
 		if when.Before(at) {
