@@ -19,6 +19,7 @@ import (
 type home struct {
 	transfer.Place
 	rank    int             // of the tool
+	added   bool            // by the user
 	folders map[string]bool // that notifications were asked for
 	units   stamps          // as they were when they were imported; nil: they were not
 	known   bool            // the store has a ledger of it
@@ -56,6 +57,7 @@ func (w *Watcher) find(ctx context.Context) {
 	w.mu.Unlock()
 	i := w.importer()
 	places := i.Places(w.o.Home)
+	byDefault := len(places)
 	for _, a := range s.Added {
 		if t, err := transfer.ToolNamed(a.Tool); err == nil {
 			places = append(places, transfer.Place{Tool: t, Path: a.Path})
@@ -85,7 +87,7 @@ func (w *Watcher) find(ctx context.Context) {
 			w.await(p.Path)
 			continue
 		}
-		h := &home{Place: p, rank: rank, folders: make(map[string]bool), changed: make(sessionSet), relist: true}
+		h := &home{Place: p, rank: rank, added: rank >= byDefault, folders: make(map[string]bool), changed: make(sessionSet), relist: true}
 		h.event = Event{At: time.Now(), Tool: p.Tool.Name, Path: p.Path, State: Following}
 		h.total = h.event
 		w.mu.Lock()
@@ -95,18 +97,28 @@ func (w *Watcher) find(ctx context.Context) {
 	}
 	for name, h := range w.homes {
 		if !wanted[name] {
-			w.leave(h)
-			w.mu.Lock()
-			delete(w.homes, name)
-			w.mu.Unlock()
-			w.news = true
+			w.forget(h)
+			h.event.State, h.event.At = Left, time.Now()
+			w.tell(h)
 		}
 	}
 }
 
+// forget ends the following of a home.
+func (w *Watcher) forget(h *home) {
+	w.leave(h)
+	w.mu.Lock()
+	delete(w.homes, nameOf(h.Place))
+	w.mu.Unlock()
+	w.news = true
+}
+
 // back has a home that was missing looked through, if it is there again.
 func (h *home) back() {
-	if _, err := os.Stat(h.Path); err == nil && h.event.State == Missing {
+	if h.event.State != Missing {
+		return
+	}
+	if _, err := os.Stat(h.Path); err == nil {
 		h.sweepAt, h.notBefore = time.Now(), time.Time{}
 	}
 }
@@ -499,5 +511,11 @@ func (w *Watcher) failed(ctx context.Context, h *home, began time.Time, err erro
 	if state != h.event.State || !slices.Equal(problems, h.event.Problems) {
 		h.event.State, h.event.Problems, h.event.At = state, problems, time.Now()
 		w.tell(h)
+	}
+	if state == Missing && !h.added { // its tool may make it again one day
+		w.forget(h)
+		w.mu.Lock()
+		w.rescan = true
+		w.mu.Unlock()
 	}
 }

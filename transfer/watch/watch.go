@@ -55,8 +55,10 @@ type Options struct {
 	// never ends does not keep the others waiting; zero: 10 min.
 	ImportAtMost time.Duration
 
-	// Tell is called with what happened, and Progress during an import that takes
+	// Begun is called when it is certain that no other one watches, Tell with what
+	// happened, and Progress during an import that takes
 	// long. They may be nil.
+	Begun    func()
 	Tell     func(Event)
 	Progress func(Progress)
 }
@@ -86,7 +88,7 @@ type Event struct {
 	Waiting  int       `json:"waiting,omitempty"` // somebody has them open here; they are tried again
 	LagMS    int64     `json:"lag_ms"`            // from the first notice of a change until it was imported
 	Problems []string  `json:"problems,omitempty"`
-	// State is following, or why nothing is imported now: paused, full.
+	// State is following, or why nothing is imported now, such as paused or full.
 	State string `json:"state"`
 	// Swept says why changes are found by looking only; "": the system tells them.
 	Swept string `json:"swept,omitempty"`
@@ -111,6 +113,8 @@ const (
 	Paused    = "paused"
 	Full      = "full"
 	Missing   = "missing" // the folder is not there any more
+	Left      = "left"    // the user does not want it followed any more
+	Silent    = "silent"  // its disk does not answer; the other homes go on
 )
 
 const (
@@ -165,6 +169,9 @@ func New(o Options) *Watcher {
 	o.MaxFolders = cmp.Or(o.MaxFolders, 8192)
 	o.SweepAfter, o.SweepAtLeast = cmp.Or(o.SweepAfter, 5*time.Second), cmp.Or(o.SweepAtLeast, 5*time.Minute)
 	o.ImportAtMost = cmp.Or(o.ImportAtMost, 10*time.Minute)
+	if o.Begun == nil {
+		o.Begun = func() {}
+	}
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
 	}
@@ -245,6 +252,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if w.settings, err = w.control.Settings(ctx); err != nil {
 		return errors.Join(err, w.control.free(context.WithoutCancel(ctx), holding))
 	}
+	w.o.Begun()
 	stop := w.listen()
 	w.loop(ctx)
 	stop()
