@@ -149,8 +149,8 @@ func (s *Screen) path(path string) string {
 
 // without says of states in which nothing is imported from a home why.
 var without = map[string]string{
-	Missing: "is not there any more, what was taken in stays",
-	Left:    "is not followed any more, what was taken in stays",
+	Missing: "is gone, its sessions stay",
+	Left:    "is no longer followed, its sessions stay",
 	Silent:  "does not answer, the others go on",
 }
 

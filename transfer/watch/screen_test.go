@@ -47,11 +47,11 @@ func TestTheScreenHasALineForEachHomeAndCountsASessionOnce(t *testing.T) {
 	}
 	s.Tell(Event{Tool: "codex", Path: "/.codex", State: Left})
 	lines = strings.Split(strings.TrimSuffix(end(), "\n"), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[0], "codex          is not followed any more") || !strings.Contains(lines[2], "pi") {
+	if len(lines) != 3 || !strings.Contains(lines[0], "codex          is no longer followed, its sessions stay  ~/.codex") || !strings.Contains(lines[2], "pi") {
 		t.Errorf("when a home left it ends with %q", lines)
 	}
 	s.Tell(Event{Tool: "pi", Path: "/.pi", State: Missing})
-	if last := b.String()[strings.LastIndex(b.String(), "\x1b[2A"):]; strings.Count(last, "\n") != 1 || !strings.Contains(last, "pi             is not there any more") {
+	if last := b.String()[strings.LastIndex(b.String(), "\x1b[2A"):]; strings.Count(last, "\n") != 1 || !strings.Contains(last, "pi             is gone, its sessions stay") {
 		t.Errorf("when the last home left it ends with %q", last)
 	}
 
