@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/transfer"
@@ -33,6 +34,9 @@ type home struct {
 	changed sessionSet      // what is counted there
 	family  transfer.Family
 
+	busy     bool         // something is done with it
+	answered atomic.Int64 // when its disk last did, in nanoseconds
+
 	// The files of units that changed lately, and which these are.
 	listed     transfer.Listed
 	unitOf     map[string]string
@@ -55,8 +59,7 @@ func (w *Watcher) find(ctx context.Context) {
 	w.mu.Lock()
 	s := w.settings
 	w.mu.Unlock()
-	i := w.importer()
-	places := i.Places(w.o.Home)
+	places := w.importer().Places(w.o.Home)
 	byDefault := len(places)
 	for _, a := range s.Added {
 		if t, err := transfer.ToolNamed(a.Tool); err == nil {
@@ -83,13 +86,13 @@ func (w *Watcher) find(ctx context.Context) {
 			h.back()
 			continue
 		}
-		if !i.Found(ctx, p) {
-			w.await(p.Path)
-			continue
-		}
 		h := &home{Place: p, rank: rank, added: rank >= byDefault, folders: make(map[string]bool), changed: make(sessionSet), relist: true}
 		h.event = Event{At: time.Now(), Tool: p.Tool.Name, Path: p.Path, State: Following}
 		h.total = h.event
+		if !w.found(ctx, h) {
+			w.await(p.Path)
+			continue
+		}
 		w.mu.Lock()
 		w.homes[name] = h
 		w.mu.Unlock()
@@ -249,6 +252,9 @@ func (w *Watcher) room(h *home) int {
 func (w *Watcher) follows(h *home, folders []string) (swept string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.homes[nameOf(h.Place)] != h {
+		folders = nil // it left meanwhile
+	}
 	if w.notifier == nil && len(folders) > 0 {
 		return "no notifications: " + w.unheard
 	}
@@ -307,7 +313,10 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	w.mu.Unlock()
 	sweep := !began.Before(w.sweepOf(h))
 	if !sweep && !relist && !h.again {
-		if units, ok := w.parts(ctx, h, paths); ok && (len(units) == 0 || w.followPart(ctx, h, units, began, changedAt)) {
+		var units []string
+		var ok bool
+		w.away(h, func() { units, ok = w.parts(ctx, h, paths) })
+		if ok && (len(units) == 0 || w.followPart(ctx, h, units, began, changedAt)) {
 			return
 		}
 	}
@@ -330,7 +339,7 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 		maps.Copy(l.lately, changed)
 	}
 	if len(changed) > 0 || len(l.lately) > len(h.remembered) {
-		if err := w.remember(ctx, h, l.lately); err != nil {
+		if w.away(h, func() { err = w.remember(ctx, h, l.lately) }); err != nil {
 			w.failed(ctx, h, began, err)
 			return
 		}
@@ -424,13 +433,15 @@ func (w *Watcher) isKnown(ctx context.Context, h *home) bool {
 // followPart imports the sessions of units that changed, without a look at the rest
 // of the home. It is false if that is not possible.
 func (w *Watcher) followPart(ctx context.Context, h *home, units []string, began, changedAt time.Time) bool {
-	now := make(map[string]stamp, len(units))
-	for _, unit := range units {
-		s, ok := h.stampOf(unit)
-		if !ok {
-			return false
+	now, all := make(map[string]stamp, len(units)), true
+	w.away(h, func() {
+		for _, unit := range units {
+			s, ok := h.stampOf(unit)
+			now[unit], all = s, all && ok
 		}
-		now[unit] = s
+	})
+	if !all {
+		return false
 	}
 	e, left, how, err := w.takePart(ctx, h, units)
 	if ctx.Err() != nil {
@@ -494,9 +505,11 @@ func (w *Watcher) failed(ctx context.Context, h *home, began time.Time, err erro
 		return
 	}
 	state := Following
-	if _, gone := os.Stat(h.Path); errors.Is(gone, fs.ErrNotExist) {
-		state = Missing
-	}
+	w.away(h, func() {
+		if _, gone := os.Stat(h.Path); errors.Is(gone, fs.ErrNotExist) {
+			state = Missing
+		}
+	})
 	h.again = true
 	h.rest = min(max(2*h.rest, w.o.SweepAfter), w.o.SweepAtLeast)
 	h.sweepAt = time.Now().Add(h.rest)
