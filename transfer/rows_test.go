@@ -193,15 +193,19 @@ func TestOfADatabaseOnlySessionsThatChangedAreRead(t *testing.T) {
 // Of a session that goes on only the rows behind its last answer are read. A change that
 // shows before it costs a reading of all of it.
 func TestOfASessionInADatabaseOnlyRowsThatWereAddedAreRead(t *testing.T) {
-	for _, name := range []string{"opencode", "kilo-cli"} {
+	opencode := [2]string{"UPDATE part SET data = replace(data, 'message 0', 'UNSEEN  0') WHERE id = 'prt_001_000'", // no time, no length
+		"UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_001_000'"}
+	for name, changes := range map[string][2]string{"opencode": opencode, "kilo-cli": opencode,
+		"goose": {"UPDATE messages SET content_json = replace(content_json, 'message 0', 'UNSEEN  0') WHERE message_id = 'm1_0'",
+			"UPDATE messages SET content_json = replace(content_json, 'UNSEEN  0', 'UNSEEN 0') WHERE message_id = 'm1_0'"}} {
 		t.Run(name, func(t *testing.T) {
 			how := rowTools[name]
 			h, by := rowHome(t, name, 2)
 			h.read(t, false)
-			by.does("UPDATE part SET data = replace(data, 'message 0', 'UNSEEN  0') WHERE id = 'prt_001_000'") // no time, no length
+			by.does(changes[0])
 			texts := func() (all string) {
 				for id, lines := range h.kept(t) {
-					if id == "ses_001" {
+					if id == "ses_001" || id == "20261101_1" {
 						all = strings.Join(lines, "\n")
 					}
 				}
@@ -216,7 +220,7 @@ func TestOfASessionInADatabaseOnlyRowsThatWereAddedAreRead(t *testing.T) {
 			if all := texts(); strings.Contains(all, "UNSEEN") || strings.Count(all, `"key":"`+name+":") != 9 {
 				t.Errorf("after what was added:\n%.3000s", all)
 			}
-			by.does("UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_001_000'")
+			by.does(changes[1])
 			by.does(how.say(1, 9)...)
 			h.read(t, false)
 			if all := texts(); !strings.Contains(all, "UNSEEN") {
