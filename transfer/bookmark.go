@@ -223,6 +223,7 @@ func (l *logImport) lookAtEnd(ctx context.Context) error {
 		case e.Seq == end.Tip:
 			l.at = e.At
 		}
+		l.moved = movedHere(e, begin)
 		if l.end = e.Seq; e.Key != "" {
 			l.kept[shortSumOf(e.Key)] = keptEntry{e.Seq, e.Parent, sumOf(e), costOf(e)}
 		}

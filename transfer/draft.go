@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,6 +136,9 @@ func (l *logImport) goTo(ctx context.Context) error {
 	case l.w != nil:
 		return l.w.Branch(ctx, head)
 	}
+	if l.tookBack() {
+		return l.goBack(ctx, head)
+	}
 	if was := originOf(l.here.Session).Head; was == headName(l.from) || was == "" && head != store.Root {
 		return nil
 	}
@@ -143,6 +147,36 @@ func (l *logImport) goTo(ctx context.Context) error {
 		return err
 	}
 	return w.Branch(ctx, head)
+}
+
+// tookBack reports whether the tool has no longer all that it had, where it ends with
+// an entry that is not the newest here. One that only appends does not do that, and
+// where a person is in the session here is not changed.
+func (l *logImport) tookBack() bool {
+	return !l.tool.Grows && l.from.Head == "" && l.handed == nil && !l.moved
+}
+
+// backName begins the key of a marker for what a tool took back.
+const backName = "@back~"
+
+// goBack moves the head to the last entry that the tool still has. The key of the
+// marker says that no person moved it.
+func (l *logImport) goBack(ctx context.Context, head int64) error {
+	w, err := l.changed(ctx)
+	if err != nil || w == nil {
+		return err
+	}
+	m := l.marker(head)
+	m.Key = l.keyOf(l.under, backName+strconv.FormatInt(l.end, 36))
+	l.odd = true
+	_, err = w.Append(ctx, m)
+	return err
+}
+
+// movedHere reports whether an entry moves the head, and is none of goBack; keys of
+// the tool's entries begin with begin.
+func movedHere(e tidemark.Entry, begin string) bool {
+	return e.Kind == tidemark.KindBranch && !strings.HasPrefix(e.Key, begin+backName)
 }
 
 // finalUpTo appends the draft of a session up to the entry of a key, and returns

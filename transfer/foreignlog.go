@@ -92,6 +92,7 @@ type logImport struct {
 	draftBytes int               // of them
 	costs      map[int64]float64 // that became known later, by seq
 	appended   bool              // something was appended to the existing log here, and not by an import
+	moved      bool              // the existing log ends with a move of its head that is not of an import
 	head       int64             // where the session was before
 	added      int64             // the newest entry that this import appends, 0 if there is none
 }
@@ -145,6 +146,7 @@ func (l *logImport) look(ctx context.Context) error {
 		if e.Kind != tidemark.KindBranch && e.Kind != tidemark.KindInterrupted && e.Seq > tip && !strings.HasPrefix(e.Key, begin) {
 			l.appended = true
 		}
+		l.moved = movedHere(e, begin)
 	}
 	return nil
 }

@@ -18,9 +18,11 @@ import (
 type rowTool struct {
 	file   string
 	tables []string
-	// session has a new session, say its n-th message, and rename another title.
+	// session has a new session, say its n-th message, unsay takes that back, as it is
+	// the last one, and rename another title.
 	session func(id int) []string
 	say     func(id, n int) []string
+	unsay   func(id, n int) []string
 	rename  func(id int) []string
 	remove  func(id int) []string
 }
@@ -48,6 +50,10 @@ func opencodeRows(file string, events bool) rowTool {
 			at := 2000 + 1000*id + n
 			return append(event(id), fmt.Sprintf("INSERT INTO message VALUES ('msg_%03d_%03d', 'ses_%03d', %d, %d, '%s')", id, n, id, at, at, fmt.Sprintf(role, at)),
 				fmt.Sprintf("INSERT INTO part VALUES ('prt_%03d_%03d', 'msg_%03d_%03d', 'ses_%03d', %d, %d, '{\"type\":\"text\",\"text\":\"%s\"}')", id, n, id, n, id, at, at, longText(n)))
+		},
+		unsay: func(id, n int) []string {
+			return append(event(id), fmt.Sprintf("DELETE FROM part WHERE id = 'prt_%03d_%03d'", id, n), fmt.Sprintf("DELETE FROM message WHERE id = 'msg_%03d_%03d'", id, n),
+				fmt.Sprintf("UPDATE session SET time_updated = time_updated + 1 WHERE id = 'ses_%03d'", id))
 		},
 		rename: func(id int) []string {
 			return append(event(id), fmt.Sprintf("UPDATE session SET title = 'another', time_updated = time_updated + 1 WHERE id = 'ses_%03d'", id))
@@ -79,6 +85,9 @@ var rowTools = map[string]rowTool{
 			}
 			return []string{fmt.Sprintf(`INSERT INTO messages (message_id, session_id, role, content_json, created_timestamp) VALUES ('m%d_%d', '20261101_%d', '%s', '[{"type":"text","text":"%s"}]', %d)`, id, n, id, role, longText(n), 1790000000+n)}
 		},
+		unsay: func(id, n int) []string {
+			return []string{fmt.Sprintf("DELETE FROM messages WHERE message_id = 'm%d_%d'", id, n)}
+		},
 		rename: func(id int) []string {
 			return []string{fmt.Sprintf("UPDATE sessions SET name = 'another' WHERE id = '20261101_%d'", id)}
 		},
@@ -89,6 +98,9 @@ var rowTools = map[string]rowTool{
 		session: func(id int) []string { return cursorChat(id, 0, "title") },
 		say: func(id, n int) []string {
 			return append(cursorChat(id, n+1, "title"), fmt.Sprintf(`INSERT INTO cursorDiskKV VALUES ('bubbleId:c%d:b%d', '{"bubbleId":"b%d","type":%d,"text":"%s","createdAt":"%s"}')`, id, n, n, 1+n%2, longText(n), longTime(n)))
+		},
+		unsay: func(id, n int) []string {
+			return append(cursorChat(id, n, "title"), fmt.Sprintf("DELETE FROM cursorDiskKV WHERE key = 'bubbleId:c%d:b%d'", id, n))
 		},
 		rename: func(id int) []string { return cursorChat(id, 4, "another") },
 		remove: func(id int) []string {
@@ -181,15 +193,19 @@ func TestOfADatabaseOnlySessionsThatChangedAreRead(t *testing.T) {
 // Of a session that goes on only the rows behind its last answer are read. A change that
 // shows before it costs a reading of all of it.
 func TestOfASessionInADatabaseOnlyRowsThatWereAddedAreRead(t *testing.T) {
-	for _, name := range []string{"opencode", "kilo-cli"} {
+	opencode := [2]string{"UPDATE part SET data = replace(data, 'message 0', 'UNSEEN  0') WHERE id = 'prt_001_000'", // no time, no length
+		"UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_001_000'"}
+	for name, changes := range map[string][2]string{"opencode": opencode, "kilo-cli": opencode,
+		"goose": {"UPDATE messages SET content_json = replace(content_json, 'message 0', 'UNSEEN  0') WHERE message_id = 'm1_0'",
+			"UPDATE messages SET content_json = replace(content_json, 'UNSEEN  0', 'UNSEEN 0') WHERE message_id = 'm1_0'"}} {
 		t.Run(name, func(t *testing.T) {
 			how := rowTools[name]
 			h, by := rowHome(t, name, 2)
 			h.read(t, false)
-			by.does("UPDATE part SET data = replace(data, 'message 0', 'UNSEEN  0') WHERE id = 'prt_001_000'") // no time, no length
+			by.does(changes[0])
 			texts := func() (all string) {
 				for id, lines := range h.kept(t) {
-					if id == "ses_001" {
+					if id == "ses_001" || id == "20261101_1" {
 						all = strings.Join(lines, "\n")
 					}
 				}
@@ -204,7 +220,7 @@ func TestOfASessionInADatabaseOnlyRowsThatWereAddedAreRead(t *testing.T) {
 			if all := texts(); strings.Contains(all, "UNSEEN") || strings.Count(all, `"key":"`+name+":") != 9 {
 				t.Errorf("after what was added:\n%.3000s", all)
 			}
-			by.does("UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_001_000'")
+			by.does(changes[1])
 			by.does(how.say(1, 9)...)
 			h.read(t, false)
 			if all := texts(); !strings.Contains(all, "UNSEEN") {

@@ -114,6 +114,7 @@ func (w *writer) withdraw(p *pending) bool {
 // caller.
 func (w *writer) lead(ctx context.Context, p *pending) {
 	defer w.handOver()
+	w.b.rest.used()
 	if err := w.lock.Acquire(ctx); err != nil {
 		w.remove(p)
 		p.err = err

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"modernc.org/libc"
 	"modernc.org/libc/sys/types"
@@ -24,8 +23,7 @@ type conn struct {
 	out   uintptr // receives a pointer that a call returns
 	stmts map[string]*stmt
 
-	used     time.Time // when a reader was last done with it
-	standing bool      // temporary tables replace those of the schema
+	standing bool // temporary tables replace those of the schema
 }
 
 // stmt is a prepared statement. Every parameter is bound before each run.

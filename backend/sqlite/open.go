@@ -72,6 +72,7 @@ func open(ctx context.Context, path string, o *Options, set setting) (*Backend, 
 		}
 	}
 	b := &Backend{path: path, known: set.version()}
+	b.rest.b = b
 	b.grown.init()
 	if o.ReadOnly {
 		err = b.openReading(ctx, set)

@@ -249,32 +249,3 @@ func TestStoreOfAWriterThatDiedWhileWritingBackOpens(t *testing.T) {
 		again.Close()
 	}
 }
-
-func TestConnectionsThatRestAreClosed(t *testing.T) {
-	r := opened(t, filepath.Join(t.TempDir(), "s.db"), &Options{Create: true}).readers
-	var all []*conn
-	for range 3 {
-		c, _, _, err := r.take()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, c)
-	}
-	for _, c := range all {
-		r.give(c, r.age)
-	}
-	for want := len(r.idle); want >= 1; want-- {
-		if len(r.idle) != want {
-			t.Fatalf("%d connections, want %d", len(r.idle), want)
-		}
-		r.idle[0].used = r.idle[0].used.Add(-2 * readerRests)
-		c, _, _, err := r.take()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.give(c, r.age)
-	}
-	if len(r.idle) != 1 {
-		t.Errorf("%d connections are left, want the one that is used", len(r.idle))
-	}
-}

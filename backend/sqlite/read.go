@@ -23,6 +23,7 @@ func (b *Backend) snapshot(ctx context.Context, use func(*conn) error) error {
 		return err
 	}
 	defer b.leave()
+	b.rest.used()
 	return b.named(b.readers.read(ctx, func(c *conn) error {
 		if err := c.do("BEGIN", nil, nil); err != nil {
 			return err

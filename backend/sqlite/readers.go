@@ -4,7 +4,6 @@ import (
 	"context"
 	"io/fs"
 	"os"
-	"slices"
 	"sync"
 	"time"
 )
@@ -12,11 +11,6 @@ import (
 // maxReaders bounds the connections for reading, each with a page cache of its
 // own; more callers wait for one. A page of a log takes some 100 µs.
 const maxReaders = 8
-
-// readerRests is for how long a connection is kept that nobody needs: a program that
-// stays gives the caches of a busy hour back. Who reads takes the one that was used
-// last, so the first is the one that rests.
-const readerRests = time.Minute
 
 // readers is the pool of connections for reading. None of them can write, and
 // each is used for one page of rows at a time, never while a caller's loop body
@@ -143,12 +137,7 @@ func (r *readers) give(c *conn, age int) {
 		c.close()
 		return
 	}
-	c.used = time.Now()
 	r.idle = append(r.idle, c)
-	if first := r.idle[0]; c.used.Sub(first.used) > readerRests {
-		first.close()
-		r.idle = slices.Delete(r.idle, 0, 1)
-	}
 }
 
 // renew drops the connections of an age and examines the files again.

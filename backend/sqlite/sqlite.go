@@ -42,6 +42,7 @@ type Backend struct {
 	writer  *writer // nil when opened for reading only
 	grown   broadcast
 	watch   watch
+	rest    rest
 
 	mu     sync.RWMutex // held for reading by every call that uses a connection
 	closed bool

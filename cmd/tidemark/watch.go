@@ -57,7 +57,7 @@ looked through from time to time, and status says so.`,
 			if o.Tell, o.Progress = screen.Tell, screen.Progress; a.wantsJSON() {
 				o.Tell, o.Progress = func(e watch.Event) { a.jsonLine(e) }, nil
 			}
-			a.say("Watching what agents write in %s. Ctrl-C ends it.", o.Home)
+			o.Begun = func() { a.say("Watching what agents write in %s. Ctrl-C ends it.", o.Home) }
 			return watch.New(o).Run(cmd.Context())
 		},
 	}

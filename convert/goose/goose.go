@@ -215,8 +215,7 @@ func (d *source) importAll(ctx context.Context, seen map[string]bool, yield func
 			}
 			continue
 		}
-		s := session(one.id, path.Dir(d.Name), about)
-		s.Entries, s.Units = d.entries(ctx, one.id), convert.RowUnits(one.id, one.stamp, nil)
+		s := d.read(ctx, session(one.id, path.Dir(d.Name), about), one.stamp)
 		if seen[one.id] = true; !yield(s, nil) {
 			return false
 		}
@@ -262,14 +261,19 @@ func (d *source) about(ctx context.Context, id string) (convert.Object, error) {
 	return about, nil
 }
 
-// entries yields the entries of a session, in the order of Goose: times are in
-// seconds. Rows get new numbers when a conversation is changed, so messages are
-// known by their own ids.
-func (d *source) entries(ctx context.Context, id string) iter.Seq2[convert.Entry, error] {
+// entries yields the entries of a session behind a point, nil: all of them, in the
+// order of Goose: times are in seconds. Rows get new numbers when a conversation is
+// changed, so messages are known by their own ids. After is the last entry before the
+// point; passed is called after each row with the last one then.
+func (d *source) entries(ctx context.Context, id string, from *point, after string, passed func(row int64, last string)) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		r := &reader{ids: convert.EntryIDs{}}
+		r, last := &reader{ids: convert.EntryIDs{}}, after
+		where, args := "", []any{convert.MaxLine, id}
+		if from != nil {
+			where, args = " AND (created_timestamp, messages.id) > (?, ?)", append(args, from.Created, from.Row)
+		}
 		for row, err := range d.Query(ctx, `SELECT id, message_id, role, CASE WHEN octet_length(content_json) <= ? THEN content_json END, created_timestamp, metadata_json
-			FROM messages WHERE session_id = ? ORDER BY created_timestamp, messages.id`, convert.MaxLine, id) {
+			FROM messages WHERE session_id = ?`+where+` ORDER BY created_timestamp, messages.id`, args...) {
 			if err == nil && row[3] == nil {
 				err = tidemark.Invalidf("is longer than %d bytes", convert.MaxLine)
 			}
@@ -291,9 +295,13 @@ func (d *source) entries(ctx context.Context, id string) iter.Seq2[convert.Entry
 				}
 			}
 			for _, e := range made {
-				if !yield(e, nil) {
+				if last = e.ID; !yield(e, nil) {
 					return
 				}
+			}
+			if row != nil {
+				number, _ := row[0].(int64)
+				passed(number, last)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/transfer"
@@ -19,6 +20,7 @@ import (
 type home struct {
 	transfer.Place
 	rank    int             // of the tool
+	added   bool            // by the user
 	folders map[string]bool // that notifications were asked for
 	units   stamps          // as they were when they were imported; nil: they were not
 	known   bool            // the store has a ledger of it
@@ -26,10 +28,14 @@ type home struct {
 	review  bool            // the next look has the last word on what was imported in parts
 	rest    time.Duration   // until it is looked through again at the earliest
 	looked  time.Duration   // how long a look took
+	routine bool            // the next one is only to be sure, and slow
 	event   Event           // the newest
 	total   Event           // all that was imported from it
 	changed sessionSet      // what is counted there
 	family  transfer.Family
+
+	busy     bool         // something is done with it
+	answered atomic.Int64 // when its disk last did, in nanoseconds
 
 	// The files of units that changed lately, and which these are.
 	listed     transfer.Listed
@@ -53,8 +59,8 @@ func (w *Watcher) find(ctx context.Context) {
 	w.mu.Lock()
 	s := w.settings
 	w.mu.Unlock()
-	i := w.importer()
-	places := i.Places(w.o.Home)
+	places := w.importer().Places(w.o.Home)
+	byDefault := len(places)
 	for _, a := range s.Added {
 		if t, err := transfer.ToolNamed(a.Tool); err == nil {
 			places = append(places, transfer.Place{Tool: t, Path: a.Path})
@@ -80,13 +86,13 @@ func (w *Watcher) find(ctx context.Context) {
 			h.back()
 			continue
 		}
-		if !i.Found(ctx, p) {
+		h := &home{Place: p, rank: rank, added: rank >= byDefault, folders: make(map[string]bool), changed: make(sessionSet), relist: true}
+		h.event = Event{At: time.Now(), Tool: p.Tool.Name, Path: p.Path, State: Following}
+		h.total = h.event
+		if !w.found(ctx, h) {
 			w.await(p.Path)
 			continue
 		}
-		h := &home{Place: p, rank: rank, folders: make(map[string]bool), changed: make(sessionSet), relist: true}
-		h.event = Event{At: time.Now(), Tool: p.Tool.Name, Path: p.Path, State: Following}
-		h.total = h.event
 		w.mu.Lock()
 		w.homes[name] = h
 		w.mu.Unlock()
@@ -94,18 +100,28 @@ func (w *Watcher) find(ctx context.Context) {
 	}
 	for name, h := range w.homes {
 		if !wanted[name] {
-			w.leave(h)
-			w.mu.Lock()
-			delete(w.homes, name)
-			w.mu.Unlock()
-			w.news = true
+			w.forget(h)
+			h.event.State, h.event.At = Left, time.Now()
+			w.tell(h)
 		}
 	}
 }
 
+// forget ends the following of a home.
+func (w *Watcher) forget(h *home) {
+	w.leave(h)
+	w.mu.Lock()
+	delete(w.homes, nameOf(h.Place))
+	w.mu.Unlock()
+	w.news = true
+}
+
 // back has a home that was missing looked through, if it is there again.
 func (h *home) back() {
-	if _, err := os.Stat(h.Path); err == nil && h.event.State == Missing {
+	if h.event.State != Missing {
+		return
+	}
+	if _, err := os.Stat(h.Path); err == nil {
 		h.sweepAt, h.notBefore = time.Now(), time.Time{}
 	}
 }
@@ -236,6 +252,9 @@ func (w *Watcher) room(h *home) int {
 func (w *Watcher) follows(h *home, folders []string) (swept string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.homes[nameOf(h.Place)] != h {
+		folders = nil // it left meanwhile
+	}
 	if w.notifier == nil && len(folders) > 0 {
 		return "no notifications: " + w.unheard
 	}
@@ -292,8 +311,12 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	changedAt, relist, paths := h.changedAt, h.relist, h.paths
 	h.changedAt, h.relist, h.paths, h.asked = time.Time{}, false, nil, false
 	w.mu.Unlock()
-	if sweep := !began.Before(h.sweepAt); !sweep && !relist && !h.again {
-		if units, ok := w.parts(ctx, h, paths); ok && (len(units) == 0 || w.followPart(ctx, h, units, began, changedAt)) {
+	sweep := !began.Before(w.sweepOf(h))
+	if !sweep && !relist && !h.again {
+		var units []string
+		var ok bool
+		w.away(h, func() { units, ok = w.parts(ctx, h, paths) })
+		if ok && (len(units) == 0 || w.followPart(ctx, h, units, began, changedAt)) {
 			return
 		}
 	}
@@ -301,6 +324,9 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 	if err != nil {
 		w.failed(ctx, h, began, err)
 		return
+	}
+	if sweep && h.routine {
+		w.pace(h)
 	}
 	changed, gone := l.units.changed(h.units)
 	if changedAt.IsZero() {
@@ -313,7 +339,7 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 		maps.Copy(l.lately, changed)
 	}
 	if len(changed) > 0 || len(l.lately) > len(h.remembered) {
-		if err := w.remember(ctx, h, l.lately); err != nil {
+		if w.away(h, func() { err = w.remember(ctx, h, l.lately) }); err != nil {
 			w.failed(ctx, h, began, err)
 			return
 		}
@@ -349,38 +375,53 @@ func (w *Watcher) followAll(ctx context.Context, h *home, l listing, began, chan
 	h.sweepAt = time.Now().Add(w.restOf(h, h.again || l.units.fresh()))
 }
 
-// sweepShare is how many times as long as a look through a home took nobody looks
-// again: all looks together take 0.2 % of a core. What takes no longer than
+// sweepShare is how many times as long as a look through homes took nobody looks
+// again: all looks together take 0.1 % of a core. What takes no longer than
 // quickLook does not count.
 const (
-	sweepShare = 500
+	sweepShare = 1000
 	quickLook  = 10 * time.Millisecond
 )
 
+// maxSweepRest is the longest time between two looks through a home, however long
+// they take, as a multiple of SweepAtLeast: half an hour.
+const maxSweepRest = 6
+
 // restOf is how long it takes until a home is looked through again. Where the system
-// tells what changes, that is only to be sure.
+// tells what changes, that is only to be sure: such looks are made one at a time, each
+// a while after the one before.
 func (w *Watcher) restOf(h *home, soon bool) time.Duration {
-	if soon {
+	if h.routine = !soon && h.looked > quickLook; soon {
 		return h.rest
 	}
-	n := 0
-	for _, other := range w.homes {
-		if other.event.Swept != "" {
-			n++
-		}
-	}
-	rest, least := max(h.rest, w.o.SweepAtLeast), time.Duration(0)
+	rest := max(h.rest, w.o.SweepAtLeast)
 	if h.event.Swept != "" {
 		rest = max(h.rest, 2*w.o.SweepAfter)
 	}
-	if h.looked > quickLook {
-		least = sweepShare * h.looked * time.Duration(max(n, 1))
+	if !h.routine {
+		return rest
 	}
-	return max(rest, min(least, maxSweepRest))
+	return max(rest, min(sweepShare*h.looked, maxSweepRest*w.o.SweepAtLeast))
 }
 
-// maxSweepRest is the longest time between two looks through a home.
-const maxSweepRest = 10 * time.Minute
+// sweepOf is when a home is looked through.
+func (w *Watcher) sweepOf(h *home) time.Time {
+	if h.routine && h.sweepAt.Before(w.looksAfter) {
+		return w.looksAfter
+	}
+	return h.sweepAt
+}
+
+// pace has the next look that is only to be sure, through whichever home, wait.
+func (w *Watcher) pace(h *home) {
+	slow := 1
+	for _, other := range w.homes {
+		if other != h && other.looked > quickLook {
+			slow++
+		}
+	}
+	w.looksAfter = time.Now().Add(min(sweepShare*h.looked, maxSweepRest*w.o.SweepAtLeast/time.Duration(slow)))
+}
 
 // isKnown reports whether the store still knows what was imported from a home: who
 // takes sessions out of the trash wants them to be read again.
@@ -392,13 +433,15 @@ func (w *Watcher) isKnown(ctx context.Context, h *home) bool {
 // followPart imports the sessions of units that changed, without a look at the rest
 // of the home. It is false if that is not possible.
 func (w *Watcher) followPart(ctx context.Context, h *home, units []string, began, changedAt time.Time) bool {
-	now := make(map[string]stamp, len(units))
-	for _, unit := range units {
-		s, ok := h.stampOf(unit)
-		if !ok {
-			return false
+	now, all := make(map[string]stamp, len(units)), true
+	w.away(h, func() {
+		for _, unit := range units {
+			s, ok := h.stampOf(unit)
+			now[unit], all = s, all && ok
 		}
-		now[unit] = s
+	})
+	if !all {
+		return false
 	}
 	e, left, how, err := w.takePart(ctx, h, units)
 	if ctx.Err() != nil {
@@ -462,9 +505,11 @@ func (w *Watcher) failed(ctx context.Context, h *home, began time.Time, err erro
 		return
 	}
 	state := Following
-	if _, gone := os.Stat(h.Path); errors.Is(gone, fs.ErrNotExist) {
-		state = Missing
-	}
+	w.away(h, func() {
+		if _, gone := os.Stat(h.Path); errors.Is(gone, fs.ErrNotExist) {
+			state = Missing
+		}
+	})
 	h.again = true
 	h.rest = min(max(2*h.rest, w.o.SweepAfter), w.o.SweepAtLeast)
 	h.sweepAt = time.Now().Add(h.rest)
@@ -479,5 +524,11 @@ func (w *Watcher) failed(ctx context.Context, h *home, began time.Time, err erro
 	if state != h.event.State || !slices.Equal(problems, h.event.Problems) {
 		h.event.State, h.event.Problems, h.event.At = state, problems, time.Now()
 		w.tell(h)
+	}
+	if state == Missing && !h.added { // its tool may make it again one day
+		w.forget(h)
+		w.mu.Lock()
+		w.rescan = true
+		w.mu.Unlock()
 	}
 }

@@ -119,6 +119,7 @@ func (w *Watcher) list(ctx context.Context, h *home) (l listing, err error) {
 		if err != nil {
 			return l, err
 		}
+		h.answers()
 		unit, at := unitHash(f.Unit), info.ModTime()
 		l.units[unit] = l.units[unit].add(f, info, now)
 		if dir := path.Dir(f.Path); folderPath == "" || dir != folder {
@@ -162,7 +163,7 @@ func (w *Watcher) list(ctx context.Context, h *home) (l listing, err error) {
 func (w *Watcher) look(ctx context.Context, h *home) (l listing, err error) {
 	for range maxLooks {
 		began := time.Now()
-		if l, err = w.list(ctx, h); err != nil {
+		if w.away(h, func() { l, err = w.list(ctx, h) }); err != nil {
 			return l, err
 		}
 		h.looked = time.Since(began)
@@ -171,7 +172,9 @@ func (w *Watcher) look(ctx context.Context, h *home) (l listing, err error) {
 			break
 		}
 	}
-	if name, network, err := durable.FileSystem(h.Path); err == nil && network {
+	var name string
+	var network bool
+	if w.away(h, func() { name, network, err = durable.FileSystem(h.Path) }); err == nil && network {
 		h.event.Swept = "it is on a network file system (" + name + "), which tells only what this machine changes"
 	}
 	return l, nil

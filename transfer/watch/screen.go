@@ -3,6 +3,7 @@ package watch
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +42,11 @@ func (s *Screen) Tell(e Event) {
 		fmt.Fprintln(s.W, render.CleanLine(s.line(e)))
 		return
 	}
+	if e.State == Missing || e.State == Left {
+		s.homes = slices.DeleteFunc(s.homes, func(h shown) bool { return h.Tool == e.Tool && h.Path == e.Path })
+		s.paint(s.line(e))
+		return
+	}
 	h := s.home(e.Tool, e.Path)
 	e.Sessions, e.Entries = h.changed.add(e), e.Entries+h.Entries
 	h.Event, h.progress = e, ""
@@ -68,21 +74,69 @@ func (s *Screen) home(tool, path string) *shown {
 	return &s.homes[len(s.homes)-1]
 }
 
-// paint shows all homes again, in the place where they are.
-func (s *Screen) paint() {
+// paint shows all homes again, in the place where they are, below lines that stay.
+func (s *Screen) paint(stay ...string) {
 	var b strings.Builder
 	if s.lines > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", s.lines)
+		fmt.Fprintf(&b, "\x1b[%dA\r\x1b[J", s.lines)
+	}
+	lines := stay
+	if len(s.homes) > 0 {
+		lines = append(lines, fmt.Sprintf(columns, "TIME", "TOOL", "SESSIONS", "ENTRIES", "LAG", "WHERE"))
 	}
 	for _, h := range s.homes {
-		line := s.line(h.Event)
+		line := s.row(h.Event)
 		if h.progress != "" {
 			line = fmt.Sprintf("%s  %-14s %s  %s", time.Now().Format(time.TimeOnly), h.Tool, h.progress, s.path(h.Path))
 		}
-		b.WriteString("\r\x1b[K" + render.Truncate(render.CleanLine(line), max(s.Columns-1, 20)) + "\n")
+		lines = append(lines, line)
 	}
-	s.lines = len(s.homes)
+	for _, line := range lines {
+		b.WriteString(render.Truncate(render.CleanLine(line), max(s.Columns-1, 20)) + "\n")
+	}
+	s.lines = len(lines) - len(stay)
 	io.WriteString(s.W, b.String()) // there is nobody to tell that the terminal is gone
+}
+
+// columns are those of the screen. With the heads that are no paths they leave 25 of
+// 80 for where a home is, and what is to be said about it.
+const columns = "%-8s  %-14s  %8s  %8s  %6s  %s"
+
+// row is what stands on the screen of a home. What it only hints at is in the status.
+func (s *Screen) row(e Event) string {
+	lag := ""
+	if e.LagMS > 0 {
+		lag = shortly(time.Duration(e.LagMS) * time.Millisecond)
+	}
+	where := s.path(e.Path)
+	for _, note := range []struct {
+		is   bool
+		says string
+	}{
+		{e.State == Paused, "paused"},
+		{e.State == Full, "the store is full: see watch status"},
+		{e.State == Silent, "does not answer"},
+		{len(e.Problems) > 0, fmt.Sprintf("%d problem(s): see watch status", len(e.Problems))},
+		{e.Waiting > 0, fmt.Sprintf("%d open here", e.Waiting)},
+		{e.Drafts > 0, "being written"},
+		{e.Swept != "", "swept"},
+	} {
+		if note.is {
+			where += ", " + note.says
+		}
+	}
+	return fmt.Sprintf(columns, e.At.Local().Format(time.TimeOnly), e.Tool, fmt.Sprint(e.Sessions), fmt.Sprint(e.Entries), lag, where)
+}
+
+// shortly is a duration in six columns.
+func shortly(d time.Duration) string {
+	switch {
+	case d >= 100*time.Second:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d >= time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.String()
 }
 
 // path is a path as it is shown.
@@ -93,9 +147,20 @@ func (s *Screen) path(path string) string {
 	return s.Path(path)
 }
 
+// without says of states in which nothing is imported from a home why.
+var without = map[string]string{
+	Missing: "is gone, its sessions stay",
+	Left:    "is no longer followed, its sessions stay",
+	Silent:  "does not answer, the others go on",
+}
+
 // line says in a line what happened.
 func (s *Screen) line(e Event) string {
-	says := fmt.Sprintf("%s  %-14s %d session(s), %d new entries", e.At.Local().Format(time.TimeOnly), e.Tool, e.Sessions, e.Entries)
+	begin := fmt.Sprintf("%s  %-14s ", e.At.Local().Format(time.TimeOnly), e.Tool)
+	if why := without[e.State]; why != "" {
+		return begin + why + "  " + s.path(e.Path)
+	}
+	says := begin + fmt.Sprintf("%d session(s), %d new entries", e.Sessions, e.Entries)
 	if e.Drafts > 0 {
 		says += ", being written"
 	}
@@ -110,8 +175,6 @@ func (s *Screen) line(e Event) string {
 		says += "; paused"
 	case Full:
 		says += "; the store is as large as watch.max_bytes allows: nothing is taken in until there is room"
-	case Missing:
-		says += "; is not there any more, what was taken in stays"
 	}
 	says += "  " + s.path(e.Path)
 	if e.Swept != "" {

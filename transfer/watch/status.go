@@ -141,6 +141,9 @@ func (s Status) lines(when func(time.Time) string) (lines []string) {
 	}
 	for _, t := range s.Tools {
 		for _, h := range t.Homes {
+			if h.State == Silent && s.Running {
+				lines = append(lines, h.Path+" does not answer, since "+when(h.At)+": its disk may hang. The others are followed.")
+			}
 			if h.Swept != "" {
 				lines = append(lines, h.Path+" is looked through from time to time: "+h.Swept)
 			}

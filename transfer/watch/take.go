@@ -60,6 +60,7 @@ func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Conte
 	i.Skip, i.Refuse = note, note
 	told := e.At
 	i.Progress = func(n int, what string) {
+		h.answers()
 		if now := time.Now(); what == "sessions" && now.Sub(told) >= progressEvery {
 			told = now
 			w.o.Progress(Progress{Tool: h.Tool.Name, Path: h.Path, Done: n, Expected: i.Expected, For: now.Sub(e.At)})
@@ -72,7 +73,7 @@ func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Conte
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, w.o.ImportAtMost, errTooLong)
 	defer cancel()
-	if how, err = do(bounded, i); err != nil && errors.Is(context.Cause(bounded), errTooLong) {
+	if w.away(h, func() { how, err = do(bounded, i) }); err != nil && errors.Is(context.Cause(bounded), errTooLong) {
 		err = fmt.Errorf("%s: %w", h.Path, errTooLong)
 	}
 	e.Waiting, left = i.Waiting, left || i.Waiting > 0

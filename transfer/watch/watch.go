@@ -51,14 +51,22 @@ type Options struct {
 	// SweepAfter is when a home is looked through again after a change, and
 	// SweepAtLeast how often when nothing changes; zero: 5 s and 5 min.
 	SweepAfter, SweepAtLeast time.Duration
+	// AnswerWithin is how long the disk of a home may be silent before the other homes
+	// are followed without it; zero: 10 s.
+	AnswerWithin time.Duration
 	// ImportAtMost is how long one import of a home may take, so that a file that
 	// never ends does not keep the others waiting; zero: 10 min.
 	ImportAtMost time.Duration
 
-	// Tell is called with what happened, and Progress during an import that takes
+	// Begun is called when it is certain that no other one watches, Tell with what
+	// happened, and Progress during an import that takes
 	// long. They may be nil.
+	Begun    func()
 	Tell     func(Event)
 	Progress func(Progress)
+
+	// hang waits as a disk does that hangs. Only tests have it.
+	hang func(home string)
 }
 
 // Progress is how far an import of a home is.
@@ -86,7 +94,7 @@ type Event struct {
 	Waiting  int       `json:"waiting,omitempty"` // somebody has them open here; they are tried again
 	LagMS    int64     `json:"lag_ms"`            // from the first notice of a change until it was imported
 	Problems []string  `json:"problems,omitempty"`
-	// State is following, or why nothing is imported now: paused, full.
+	// State is following, or why nothing is imported now, such as paused or full.
 	State string `json:"state"`
 	// Swept says why changes are found by looking only; "": the system tells them.
 	Swept string `json:"swept,omitempty"`
@@ -111,6 +119,8 @@ const (
 	Paused    = "paused"
 	Full      = "full"
 	Missing   = "missing" // the folder is not there any more
+	Left      = "left"    // the user does not want it followed any more
+	Silent    = "silent"  // its disk does not answer; the other homes go on
 )
 
 const (
@@ -135,19 +145,24 @@ type Watcher struct {
 	o       Options
 	control *Control
 
-	homes    map[string]*home // by tool and path
-	waiting  map[string]bool  // folders in which homes may appear
-	discover time.Time        // when homes are looked for again
-	ignored  []string         // as they were when homes were last looked for
-	notifier Notifier         // nil: there are no notifications
-	unheard  string           // why there are none
-	reported time.Time
-	news     bool // something happened since then
-	sized    time.Time
-	bytes    int64
-	grown    int  // sessions that were imported since memory was given back
-	rested   bool // memory was given back after the first look
-	answered map[string]int64
+	// turn is held by whoever works on what follows or on a home, but not while it
+	// waits for the disk of one; see away.
+	turn sync.Mutex
+
+	homes      map[string]*home // by tool and path
+	waiting    map[string]bool  // folders in which homes may appear
+	discover   time.Time        // when homes are looked for again
+	looksAfter time.Time        // when one is looked through again only to be sure
+	ignored    []string         // as they were when homes were last looked for
+	notifier   Notifier         // nil: there are no notifications
+	unheard    string           // why there are none
+	reported   time.Time
+	news       bool // something happened since then
+	sized      time.Time
+	bytes      int64
+	grown      int  // sessions that were imported since memory was given back
+	rested     bool // memory was given back after the first look
+	answered   map[string]int64
 
 	mu       sync.Mutex // guards what follows, and the flags of homes
 	settings Settings
@@ -164,6 +179,13 @@ func New(o Options) *Watcher {
 	o.MaxFolders = cmp.Or(o.MaxFolders, 8192)
 	o.SweepAfter, o.SweepAtLeast = cmp.Or(o.SweepAfter, 5*time.Second), cmp.Or(o.SweepAtLeast, 5*time.Minute)
 	o.ImportAtMost = cmp.Or(o.ImportAtMost, 10*time.Minute)
+	o.AnswerWithin = cmp.Or(o.AnswerWithin, 10*time.Second)
+	if o.hang == nil {
+		o.hang = func(string) {}
+	}
+	if o.Begun == nil {
+		o.Begun = func() {}
+	}
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
 	}
@@ -199,6 +221,8 @@ func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	if w.settings, err = w.control.Settings(ctx); err != nil {
 		return nil, err
 	}
+	w.turn.Lock()
+	defer w.turn.Unlock()
 	w.find(ctx)
 	for _, h := range w.inOrder() {
 		if time.Now().Before(w.settings.PausedUntil) {
@@ -244,11 +268,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if w.settings, err = w.control.Settings(ctx); err != nil {
 		return errors.Join(err, w.control.free(context.WithoutCancel(ctx), holding))
 	}
+	w.o.Begun()
 	stop := w.listen()
 	w.loop(ctx)
 	stop()
+	w.turn.Lock()
 	w.news = true
 	w.report(context.WithoutCancel(ctx), true)
+	w.turn.Unlock()
 	err = w.control.free(context.WithoutCancel(ctx), holding)
 	if cause := context.Cause(ctx); errors.Is(cause, tidemark.ErrConflict) {
 		return cause
@@ -293,7 +320,7 @@ func (w *Watcher) answer(ctx context.Context, paused bool) {
 	w.mu.Lock()
 	asked := w.settings.Asked
 	for _, h := range w.homes {
-		if h.asked = h.asked && !paused; h.asked || h.sweepAt.IsZero() && !paused {
+		if h.asked = h.asked && !paused; h.event.State != Silent && (h.asked || h.sweepAt.IsZero() && !paused) {
 			asked = nil
 		}
 	}
@@ -314,6 +341,8 @@ func (w *Watcher) ring() {
 
 // loop imports what is due, one home after the other.
 func (w *Watcher) loop(ctx context.Context) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		rescan := w.rescan
@@ -342,7 +371,7 @@ func (w *Watcher) loop(ctx context.Context) {
 			w.wait(ctx, at)
 			continue
 		}
-		w.follow(ctx, h)
+		w.serve(ctx, h)
 	}
 }
 
@@ -362,6 +391,8 @@ func (w *Watcher) rests() {
 
 // wait returns at a time, or when something happens.
 func (w *Watcher) wait(ctx context.Context, until time.Time) {
+	w.turn.Unlock()
+	defer w.turn.Lock()
 	timer := time.NewTimer(min(time.Until(until), discoverEvery))
 	defer timer.Stop()
 	select {
@@ -383,7 +414,10 @@ func (w *Watcher) next(now time.Time) (due *home, at time.Time) {
 	defer w.mu.Unlock()
 	var first time.Time
 	for _, h := range w.homes {
-		when := h.sweepAt
+		if h.busy {
+			continue
+		}
+		when := w.sweepOf(h)
 		if !h.changedAt.IsZero() && h.changedAt.Add(settleTime).Before(when) {
 			when = h.changedAt.Add(settleTime)
 		}
@@ -393,7 +427,7 @@ func (w *Watcher) next(now time.Time) (due *home, at time.Time) {
 		if h.asked {
 			when = now
 		}
-		if !when.After(now) && (due == nil || when.Before(first)) {
+		if !when.After(now) && (due == nil || when.Before(first) || when.Equal(first) && h.sweepAt.Before(due.sweepAt)) {
 			due, first = h, when
 		}
 		if when.Before(at) {

@@ -160,7 +160,9 @@ func TestAStoreHasOneWatcherForAUserOfAMachine(t *testing.T) {
 	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
 	r.run()
 	r.until("the first", in(Following))
-	if err := New(r.o).Run(t.Context()); !errors.Is(err, tidemark.ErrHeld) {
+	second := r.o
+	second.Begun = func() { t.Error("a second watcher began") }
+	if err := New(second).Run(t.Context()); !errors.Is(err, tidemark.ErrHeld) {
 		t.Errorf("a second watcher: %v, want ErrHeld", err)
 	}
 	if st := r.status(); !st.Running || len(st.Tools) != 1 {
@@ -354,6 +356,7 @@ func TestAHomeThatVanishesAndComesBackIsFollowedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until("that it is gone", in(Missing))
+	awaitReport(t, r, 0)
 	if err := os.Rename(away, claude); err != nil {
 		t.Fatal(err)
 	}
@@ -362,6 +365,38 @@ func TestAHomeThatVanishesAndComesBackIsFollowedAgain(t *testing.T) {
 	if len(kept(t, r.s)) != 1 {
 		t.Error("the session is not there")
 	}
+	awaitReport(t, r, 1)
+}
+
+// awaitReport returns when the status has so many homes of Claude Code.
+func awaitReport(t *testing.T, r *rig, homes int) {
+	t.Helper()
+	for {
+		st := r.status()
+		if len(st.Tools) == 1 && len(st.Tools[0].Homes) == homes {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("the status never had %d home(s): %+v", homes, st)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func TestAFolderThatIsNotWantedAnyMoreLeaves(t *testing.T) {
+	r := newRig(t)
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea"))
+	r.run()
+	r.until("the home", in(Following))
+	claude := filepath.Join(r.home, ".claude")
+	if err := r.control().Ignore(t.Context(), claude); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.until("that it left", in(Left)); e.Path != claude {
+		t.Errorf("%+v left", e)
+	}
+	awaitReport(t, r, 0)
 }
 
 func TestAReportKeepsNoSecretThatAProblemQuotes(t *testing.T) {
