@@ -36,7 +36,8 @@ func talkSetup() *agent.Setup {
 func talksIn(folder, model string) func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error) {
 	return func(ctx context.Context, st *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
 		set := agent.Options{Store: st, Holder: process.Self("test talks"), Session: o.Session, Project: folder,
-			Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}
+			SandboxMode: agent.SandboxOff, // it begins anew as this program, which is a test
+			Choice:      agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}
 		if o.Person {
 			return slash.OpenRemote(ctx, talkSetup(), set, false, o.Emit)
 		}

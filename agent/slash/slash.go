@@ -171,6 +171,32 @@ func Commands() []Command {
 // begins with a slash is typed with two.
 func Is(line string) bool { return strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//") }
 
+// Shell returns the command in a line that the person wants to run themselves: it
+// begins with an exclamation mark.
+func Shell(line string) (command string, ok bool) { return after(line, "!") }
+
+// Memory returns the text in a line that is to be remembered: it begins with a
+// number sign. More than one line is a message, such as one in Markdown.
+func Memory(line string) (text string, ok bool) {
+	if strings.Contains(line, "\n") {
+		return "", false
+	}
+	return after(line, "#")
+}
+
+func after(line, sign string) (string, bool) {
+	rest, ok := strings.CutPrefix(line, sign)
+	rest = strings.TrimSpace(rest)
+	return rest, ok && rest != ""
+}
+
+// IsAside reports whether a line is none that the conversation keeps: a command, or
+// a memory.
+func IsAside(line string) bool {
+	_, remembers := Memory(line)
+	return Is(line) || remembers
+}
+
 // IsExit reports whether a line is the command to leave.
 func IsExit(line string) bool {
 	name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
