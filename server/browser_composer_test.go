@@ -130,6 +130,7 @@ func TestShellAndMemoryLinesAreTypedOnAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until(`!document.querySelector("#talk .running, #talk .piece") && document.getElementById("entries").textContent.includes("<b>flood</b>")`)
+	w.until(`document.querySelectorAll(".turn-end").length === 1`) // there was one turn with a model
 	w.keeps("composer-shell-done")
 	w.accessible("after a command of the shell")
 

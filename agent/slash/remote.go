@@ -64,7 +64,7 @@ func OpenRemote(ctx context.Context, setup *agent.Setup, o agent.Options, encryp
 	}
 	r := &Remote{Remote: v}
 	r.talk = &Conversation{Chat: v.Chat(), Store: o.Store, Setup: setup, Options: o, Model: ModelOf(v.Chat(), o), Encrypted: encrypted, People: true,
-		Out: told{v}, Front: remoteFront{r}, Elsewhere: onPages, Moved: func() { v.Tell(agent.Event{Type: "system", Subtype: "moved"}) }}
+		Out: told{v}, Front: remoteFront{r}, Elsewhere: onPages}
 	return r, nil
 }
 

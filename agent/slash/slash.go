@@ -55,9 +55,6 @@ type Conversation struct {
 	// Elsewhere are the commands that this place does not have, each with what to
 	// do instead.
 	Elsewhere map[string]string
-	// Moved is called when the conversation goes on from an earlier entry; it may
-	// be nil.
-	Moved func()
 
 	// documents are sent with the next message.
 	documents []tidemark.Block
@@ -259,15 +256,6 @@ func (c *Conversation) Planned(blocks []tidemark.Block) []tidemark.Block {
 		return append(blocks, tidemark.Text(PlanFirst))
 	}
 	return blocks
-}
-
-// goTo goes on from an earlier entry.
-func (c *Conversation) goTo(ctx context.Context, seq int64) error {
-	err := c.Chat.Branch(ctx, seq)
-	if err == nil && c.Moved != nil {
-		c.Moved()
-	}
-	return err
 }
 
 // Documents returns what was loaded since the last call. It is sent with the

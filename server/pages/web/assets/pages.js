@@ -433,7 +433,8 @@
       }
       // What a turn used stands at its end alone.
       for (const end of entries.querySelectorAll(".turn-end")) {
-        const next = end.nextElementSibling;
+        let next = end.nextElementSibling;
+        while (next && next.matches("span")) next = next.nextElementSibling; // the place of an entry that says nothing
         if (next && next.matches(".said:not(.user), .run, .turn-end")) end.remove();
       }
     };
