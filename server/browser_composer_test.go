@@ -129,7 +129,10 @@ func TestShellAndMemoryLinesAreTypedOnAPage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "flood"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.until(`!document.querySelector("#talk .running, #talk .piece") && document.getElementById("entries").textContent.includes("<b>flood</b>")`)
+	w.until(`!document.querySelector("#talk .running, #talk .piece") && [...document.querySelectorAll("#entries .said.user details.call[open] .answer")].some((e) => e.textContent.includes("<b>flood</b>"))`)
+	if text := asks[string](w, `[...document.querySelectorAll("#entries .said")].map((e) => e.textContent).join()`); strings.Contains(text, "<data") || strings.Contains(text, "What it put out") {
+		t.Errorf("what is for the model is shown: %s", text)
+	}
 	w.until(`document.querySelectorAll(".turn-end").length === 1`) // there was one turn with a model
 	w.keeps("composer-shell-done")
 	w.accessible("after a command of the shell")
