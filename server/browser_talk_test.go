@@ -39,7 +39,7 @@ func talksIn(folder, model string) func(context.Context, *store.Store, routes.Ch
 			SandboxMode: agent.SandboxOff, // it begins anew as this program, which is a test
 			Choice:      agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}
 		if o.Person {
-			return slash.OpenRemote(ctx, talkSetup(), set, false, o.Emit)
+			return slash.OpenRemote(ctx, talkSetup(), set, o.Emit)
 		}
 		return talkSetup().OpenRemote(ctx, set, o.Emit)
 	}
