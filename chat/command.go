@@ -39,7 +39,7 @@ func (c *Chat) RunCommand(ctx context.Context, command string) error {
 		return err
 	}
 	output := asData(tidemark.Block{Text: bound(r.Text, c.limits().OutputBytes)}).Text
-	if _, err := t.append(keeping, tidemark.Say(tidemark.User, "What it put out:\n"+output)); err != nil {
+	if _, err := t.append(keeping, rewind.PutOut(output, r.IsError)); err != nil {
 		return err
 	}
 	return c.save(keeping)

@@ -170,7 +170,7 @@ func TestFencedCodeIsPaintedWithinItsBlock(t *testing.T) {
 	const open, end = `<pre tabindex="0"><code class="language-`, "</code></pre>\n"
 	for _, c := range []struct{ in, want string }{
 		{"```go\n/* <a>\n```\nb", open + "go\"><span class=\"hl-c\">/* &lt;a&gt;\n</span>" + end + "<p>b</p>\n"},
-		{"- ```JSON\n  {\"a\": 1}\n  ```", "<ul>\n<li>" + open + "JSON\">{<span class=\"hl-a\">&#34;a&#34;</span>: <span class=\"hl-n\">1</span>}\n" + end + "</li>\n</ul>\n"},
+		{"- ```JSON\n  {\"a\": 1}\n  ```", "<ul dir=\"auto\">\n<li>" + open + "JSON\">{<span class=\"hl-a\">&#34;a&#34;</span>: <span class=\"hl-n\">1</span>}\n" + end + "</li>\n</ul>\n"},
 		{"~~~py\n# \u202ea\u200b\n~~~", open + "py\"><span class=\"hl-c\"># \\u202ea\\u200b</span>\n" + end},
 		{"```unknown\nif // a\n```", open + "unknown\">if // a\n" + end},
 		{"    if // a", "<pre tabindex=\"0\"><code>if // a\n" + end},

@@ -146,7 +146,7 @@ func (h *mdHTML) node(n ast.Node) {
 	case *ast.TextBlock:
 		h.within(n, "", "\n")
 	case *ast.Blockquote:
-		h.within(n, "<blockquote>\n", "</blockquote>\n")
+		h.within(n, "<blockquote dir=\"auto\">\n", "</blockquote>\n")
 	case *ast.List:
 		h.list(n)
 	case *ast.ListItem:
@@ -176,12 +176,12 @@ func (h *mdHTML) node(n ast.Node) {
 
 func (h *mdHTML) list(n *ast.List) {
 	if !n.IsOrdered() {
-		h.within(n, "<ul>\n", "</ul>\n")
+		h.within(n, "<ul dir=\"auto\">\n", "</ul>\n")
 		return
 	}
-	open := "<ol>\n"
+	open := "<ol dir=\"auto\">\n"
 	if n.Start != 1 {
-		open = `<ol start="` + strconv.Itoa(n.Start) + "\">\n"
+		open = `<ol dir="auto" start="` + strconv.Itoa(n.Start) + "\">\n"
 	}
 	h.within(n, open, "</ol>\n")
 }

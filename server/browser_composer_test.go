@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,6 +111,51 @@ func TestCommandsOfTheTerminalAreTypedOnAPage(t *testing.T) {
 	w.commands("/new", "press n")
 	w.commands("/nothing of this kind", "there is no command /nothing")
 	w.commands("/help", "/permissions")
+}
+
+func TestShellAndMemoryLinesAreTypedOnAPage(t *testing.T) {
+	s, folder := talking(t)
+	st := s.of("a", "jo")
+	id := talk(t, st, tidemark.Session{Title: "harbour"}, 1)
+	w := s.window(t)
+	w.signsIn("a")
+	w.opens("/sessions/" + string(id))
+	w.sees("!: runs a command")
+
+	// What it puts out is seen while it runs, and stays as what the model reads.
+	w.says("!echo ebb; while [ ! -e flood ]; do sleep 0.1; done; echo '<b>flood</b>'")
+	w.until(`document.querySelector("#talk .running") && [...document.querySelectorAll("#talk pre.piece")].some((e) => e.textContent.includes("ebb"))`)
+	w.keeps("composer-shell")
+	if err := os.WriteFile(filepath.Join(folder, "flood"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.until(`!document.querySelector("#talk .running, #talk .piece") && [...document.querySelectorAll("#entries .said.user details.call[open] .answer")].some((e) => e.textContent.includes("<b>flood</b>"))`)
+	if text := asks[string](w, `[...document.querySelectorAll("#entries .said")].map((e) => e.textContent).join()`); strings.Contains(text, "<data") || strings.Contains(text, "What it put out") {
+		t.Errorf("what is for the model is shown: %s", text)
+	}
+	w.until(`document.querySelectorAll(".turn-end").length === 1`) // there was one turn with a model
+	w.keeps("composer-shell-done")
+	w.accessible("after a command of the shell")
+
+	// One that goes on for ever is stopped.
+	w.says("!echo waiting; sleep 1000")
+	w.until(`[...document.querySelectorAll("#talk pre.piece")].some((e) => e.textContent.includes("waiting"))`)
+	w.presses("#talk [data-key=x]")
+	w.until(`!document.querySelector("#talk .running") && document.getElementById("entries").textContent.includes("interrupted")`)
+
+	w.commands("# boats leave at <b>high</b> water", "Remembered")
+	var memories []string
+	for m, err := range st.Memories(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		memories = append(memories, m.Text)
+	}
+	if !slices.Contains(memories, "boats leave at <b>high</b> water") {
+		t.Errorf("remembered: %q", memories)
+	}
+	w.says(" # not a memory [[fake say a message]]")
+	w.answers("a message")
 }
 
 // picture is a PNG.

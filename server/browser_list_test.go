@@ -103,7 +103,16 @@ func TestAListIsSortedNarrowedAndAddedUp(t *testing.T) {
 		w.clicks(`input[aria-label="Choose ` + title + `"]`)
 	}
 	w.until(`!document.getElementById("bulk").hidden && document.getElementById("bulk").innerText.includes("2 chosen")`)
+	// They stay chosen when the list changes, also while somebody types beside it.
+	dinghy := spent(t, st, tidemark.Session{Title: "dinghy"}, 1, 0)
+	w.until(`document.getElementById("list").innerText.includes("dinghy")`)
+	w.until(`!document.getElementById("bulk").hidden && document.getElementById("bulk").innerText.includes("2 chosen") && document.activeElement.matches("input[name=id]:checked")`)
 	w.fills("#bulk [name=tags]", "wood, old")
+	if err := st.Trash(t.Context(), dinghy); err != nil {
+		t.Fatal(err)
+	}
+	asks[bool](w, `(document.activeElement.blur(), true)`)
+	w.until(`!document.getElementById("list").innerText.includes("dinghy") && document.getElementById("bulk").innerText.includes("2 chosen") && document.querySelector("#bulk [name=tags]").value === "wood, old"`)
 	w.leaves(func() { w.clicks(`#bulk [value=tags]`) })
 	w.opens("/sessions?label=wood")
 	if got := order(); got != "anchor barge" && got != "barge anchor" {

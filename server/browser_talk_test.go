@@ -36,7 +36,8 @@ func talkSetup() *agent.Setup {
 func talksIn(folder, model string) func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error) {
 	return func(ctx context.Context, st *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
 		set := agent.Options{Store: st, Holder: process.Self("test talks"), Session: o.Session, Project: folder,
-			Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}
+			SandboxMode: agent.SandboxOff, // it begins anew as this program, which is a test
+			Choice:      agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}
 		if o.Person {
 			return slash.OpenRemote(ctx, talkSetup(), set, o.Emit)
 		}
@@ -465,4 +466,52 @@ func waitFor(t *testing.T, address string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestAPageWhoseStreamOpensAfterABranchShowsIt(t *testing.T) {
+	s, _ := talking(t)
+	st := s.of("a", "jo")
+	id := talk(t, st, tidemark.Session{Title: "harbour"}, 3)
+	w := s.window(t)
+	w.signsIn("a")
+
+	// The page was made before the session went back, and its stream opens afterwards.
+	request, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/sessions/"+string(id), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Cookie", s.cookie("a"))
+	res := must[*http.Response](t)(http.DefaultClient.Do(request))
+	defer res.Body.Close()
+	made := string(must[[]byte](t)(io.ReadAll(res.Body)))
+	_, rest, found := strings.Cut(made, `sse-connect="`)
+	stream, _, _ := strings.Cut(rest, `"`)
+	if !found || !strings.Contains(made, "answer 3") {
+		t.Fatalf("no stream in %.2000s", made)
+	}
+	goBack := func(seq int64) {
+		t.Helper()
+		a := must[*store.Writer](t)(st.Attach(t.Context(), id, process.Self("elsewhere")))
+		if err := a.Branch(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goBack(4)
+	w.opens("/sessions/" + string(id))
+	if asks[bool](w, `document.getElementById("entries").textContent.includes("answer 3")`) {
+		t.Error("the page shows another branch")
+	}
+	// As the page from before would: it has what was said on the other branch.
+	name := asks[string](w, fmt.Sprintf(`new Promise((done) => { const s = new EventSource(%q); for (const n of ["reset", "entry"]) s.addEventListener(n, () => { s.close(); done(n); }); })`, strings.ReplaceAll(stream, "&amp;", "&")))
+	if name != "reset" {
+		t.Errorf("a stream that opens after the session went back begins with %s", name)
+	}
+
+	// An open page loads the branch, whoever moved the session.
+	w.until(`document.getElementById("live") && document.getElementById("entries").textContent.includes("answer 2")`)
+	goBack(2)
+	w.until(`!document.getElementById("entries").textContent.includes("answer 2") && document.getElementById("entries").textContent.includes("answer 1")`)
 }

@@ -234,12 +234,12 @@ func (r *repl) line(ctx context.Context, line string) {
 		r.fail(r.Chat.Tell(ctx, r.screen.view, line))
 		return
 	}
-	if command, ok := strings.CutPrefix(line, "!"); ok && strings.TrimSpace(command) != "" {
-		r.turn(ctx, func(ctx context.Context) error { return r.Chat.RunCommand(ctx, strings.TrimSpace(command)) })
+	if command, ok := slash.Shell(line); ok {
+		r.turn(ctx, func(ctx context.Context) error { return r.Chat.RunCommand(ctx, command) })
 		return
 	}
-	if text, ok := strings.CutPrefix(line, "#"); ok && strings.TrimSpace(text) != "" && !strings.Contains(line, "\n") {
-		r.fail(r.Remember(ctx, strings.TrimSpace(text)))
+	if text, ok := slash.Memory(line); ok {
+		r.fail(r.Remember(ctx, text))
 		return
 	}
 	r.say(ctx, r.Message(line)...)

@@ -65,7 +65,7 @@ func (c *Conversation) branch(ctx context.Context, node string) error {
 }
 
 func (c *Conversation) branchTo(ctx context.Context, seq int64, name string) error {
-	if err := c.goTo(ctx, seq); err != nil {
+	if err := c.Chat.Branch(ctx, seq); err != nil {
 		return err
 	}
 	messages, err := c.Chat.Messages(ctx)

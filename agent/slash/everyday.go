@@ -65,7 +65,7 @@ func (c *Conversation) retry(ctx context.Context, _ string) error {
 	case err != nil:
 		return err
 	default:
-		if err := c.goTo(ctx, before); err != nil {
+		if err := c.Chat.Branch(ctx, before); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,7 @@ func OpenRemote(ctx context.Context, setup *agent.Setup, o agent.Options, emit f
 	}
 	r := &Remote{Remote: v}
 	r.talk = &Conversation{Chat: v.Chat(), Store: o.Store, Setup: setup, Options: o, Model: ModelOf(v.Chat(), o), Encrypted: o.Store.Records().Sealed(), People: true,
-		Out: told{v}, Front: remoteFront{r}, Elsewhere: onPages, Moved: func() { v.Tell(agent.Event{Type: "system", Subtype: "moved"}) }}
+		Out: told{v}, Front: remoteFront{r}, Elsewhere: onPages}
 	return r, nil
 }
 
@@ -85,15 +85,24 @@ func (r *Remote) Complete(ctx context.Context, line string) (from int, found []s
 	return r.talk.Complete(ctx, line, len(line))
 }
 
-// Enter does what a person typed: a command, or a message that is sent with images.
-// It emits what happens until that is done. The error of a command has its hint.
+// Enter does what a person typed: a command, one of the shell, a memory, or a message
+// that is sent with images. It emits what happens until that is done. The error of a
+// command has its hint.
 func (r *Remote) Enter(ctx context.Context, line string, images []tidemark.Block, emit func(any) error) error {
 	return r.Turn(emit, func() error {
-		if !Is(line) {
+		command, runs := Shell(line)
+		text, remembers := Memory(line)
+		if !Is(line) && !runs && !remembers {
 			return r.Say(ctx, r.talk.Planned(slices.Concat(images, r.talk.Message(line)))...)
 		}
 		if len(images) > 0 {
-			return tidemark.Invalidf("images go with a message, not with a command")
+			return tidemark.Invalidf("images go with a message, not with a command or a memory")
+		}
+		if runs {
+			return r.talk.Chat.RunCommand(ctx, command)
+		}
+		if remembers {
+			return r.talk.Remember(ctx, text)
 		}
 		r.said = nil
 		err := cmp.Or(r.talk.Run(ctx, line), r.said)

@@ -104,3 +104,68 @@ func TestEveryCommandThatNeedsAFrontIsOnThePageOrElsewhere(t *testing.T) {
 		t.Errorf("what is no image: %v", err)
 	}
 }
+
+func TestShellAndMemoryLinesMeanTheSameOnAPage(t *testing.T) {
+	r, s, heard := remotely(t)
+	var output strings.Builder
+	enter := func(line string, images ...tidemark.Block) error {
+		return r.Enter(t.Context(), line, images, func(v any) error {
+			if e, ok := v.(agent.RemoteEvent); ok && e.Type == "output" {
+				output.WriteString(e.Text)
+			}
+			return nil
+		})
+	}
+	if err := enter("! echo ebb tide"); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(output.String(), "ebb tide") {
+		t.Errorf("the command put out %q", output.String())
+	}
+	if err := enter("# the harbour closes at nine"); err != nil {
+		t.Fatal(err)
+	}
+	if got := heard(); !strings.Contains(got, "Remembered") {
+		t.Errorf("a memory says %q", got)
+	}
+	// A line without words is neither, and so are several lines of Markdown, and what
+	// follows a blank.
+	for _, line := range []string{"!", "! ", "#", "# "} {
+		_, runs := Shell(line)
+		if runs || IsAside(line) {
+			t.Errorf("%q is more than a message", line)
+		}
+	}
+	for _, line := range []string{"# Tides\nEbb and flow", " !echo no", " # no"} {
+		if err := enter(line + " [[fake say yes]]"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range []string{"!echo no", "# no"} {
+		if err := enter(line, tidemark.Block{Type: tidemark.BlockImage}); !errors.Is(err, tidemark.ErrInvalid) {
+			t.Errorf("%s with an image: %v", line, err)
+		}
+	}
+	v, err := s.View(t.Context(), r.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for e, err := range v.Log(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Role == tidemark.User {
+			said = append(said, e.Text())
+		}
+	}
+	all := strings.Join(said, "\n")
+	for _, want := range []string{"I ran a command in the project myself: echo ebb tide", "ebb tide\n", "Remember from now on: the harbour closes at nine", "# Tides\nEbb", " !echo no"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q was not said: %q", want, said)
+		}
+	}
+	if strings.Contains(all, "myself: echo no") {
+		t.Errorf("a message was run: %q", said)
+	}
+}

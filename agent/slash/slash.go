@@ -55,9 +55,6 @@ type Conversation struct {
 	// Elsewhere are the commands that this place does not have, each with what to
 	// do instead.
 	Elsewhere map[string]string
-	// Moved is called when the conversation goes on from an earlier entry; it may
-	// be nil.
-	Moved func()
 
 	// documents are sent with the next message.
 	documents []tidemark.Block
@@ -171,6 +168,32 @@ func Commands() []Command {
 // begins with a slash is typed with two.
 func Is(line string) bool { return strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//") }
 
+// Shell returns the command in a line that the person wants to run themselves: it
+// begins with an exclamation mark.
+func Shell(line string) (command string, ok bool) { return after(line, "!") }
+
+// Memory returns the text in a line that is to be remembered: it begins with a
+// number sign. More than one line is a message, such as one in Markdown.
+func Memory(line string) (text string, ok bool) {
+	if strings.Contains(line, "\n") {
+		return "", false
+	}
+	return after(line, "#")
+}
+
+func after(line, sign string) (string, bool) {
+	rest, ok := strings.CutPrefix(line, sign)
+	rest = strings.TrimSpace(rest)
+	return rest, ok && rest != ""
+}
+
+// IsAside reports whether a line is none that the conversation keeps: a command, or
+// a memory.
+func IsAside(line string) bool {
+	_, remembers := Memory(line)
+	return Is(line) || remembers
+}
+
 // IsExit reports whether a line is the command to leave.
 func IsExit(line string) bool {
 	name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -233,15 +256,6 @@ func (c *Conversation) Planned(blocks []tidemark.Block) []tidemark.Block {
 		return append(blocks, tidemark.Text(PlanFirst))
 	}
 	return blocks
-}
-
-// goTo goes on from an earlier entry.
-func (c *Conversation) goTo(ctx context.Context, seq int64) error {
-	err := c.Chat.Branch(ctx, seq)
-	if err == nil && c.Moved != nil {
-		c.Moved()
-	}
-	return err
 }
 
 // Documents returns what was loaded since the last call. It is sent with the

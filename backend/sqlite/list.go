@@ -120,9 +120,15 @@ func (l *lister) follow(c *conn) bool {
 // run reads a page of such records with one statement, several times as fast as
 // by looking for each. Where the table is damaged, the rest is read one by one.
 func (l *lister) run(c *conn) error {
-	f := filter{text: map[int]string{1: l.q.Kind, 2: "", 3: l.q.Prefix, 4: successor(l.q.Prefix)}, ints: map[int]int64{5: pageRows}}
+	from := l.q.Prefix
 	if l.q.After != nil {
-		f.text[2] = l.q.After.ID
+		from = max(from, l.q.After.ID+"\x00") // the first behind it
+	}
+	f := filter{text: map[int]string{1: l.q.Kind, 2: from}, ints: map[int]int64{4: pageRows}}
+	if below := successor(l.q.Prefix); below != "" {
+		f.text[3] = below
+	} else {
+		f.endless = 3
 	}
 	n, stopped := 0, false
 	var last *tidemark.Record
@@ -229,6 +235,8 @@ type filter struct {
 	sql  strings.Builder
 	text map[int]string
 	ints map[int]int64
+	// endless is a parameter that is behind every text, 0 for none.
+	endless int
 }
 
 // The numbers of the parameters, the same in every listing.
@@ -299,6 +307,9 @@ func (f *filter) run(c *conn, sql string, row func(*stmt) bool) error {
 	}
 	for i, v := range f.ints {
 		s.setInt(i, v)
+	}
+	if f.endless > 0 {
+		s.setBytes(f.endless, nil, false) // to SQLite a blob is more than any text
 	}
 	for {
 		more, err := s.step()

@@ -234,3 +234,51 @@ func TestStatementsArePlannedOnceWhateverTheyAreGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What a listing by prefix costs does not grow with what else is of that kind.
+func TestAListingByPrefixReadsNothingElse(t *testing.T) {
+	b := made(t)
+	var all tidemark.Batch
+	for i := range 5000 {
+		all.Puts = append(all.Puts, record(key("name", fmt.Sprintf("%04d.x", i)), 1, "{}"))
+	}
+	keep(t, b, all)
+	list := func(q tidemark.Query) (ids []string) {
+		t.Helper()
+		q.Kind, q.Order = "name", tidemark.ByID
+		for r, err := range b.List(t.Context(), q) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, r.ID)
+		}
+		return ids
+	}
+	steps := func() (n int32) {
+		err := b.snapshot(t.Context(), func(c *conn) error {
+			n = lib.Xsqlite3_stmt_status(c.tls, c.stmts[sqlRecords].p, lib.SQLITE_STMTSTATUS_VM_STEP, 1)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	list(tidemark.Query{Limit: 1})
+	steps() // from here on
+	for _, q := range []tidemark.Query{{Prefix: "2500."}, {Prefix: "nowhere."}, {Prefix: "0000."}, {Prefix: "4999."}, {Prefix: "2500.", After: &tidemark.Record{Key: key("name", "2500.x")}}} {
+		if got := list(q); len(got) > 1 || len(got) == 1 && !strings.HasPrefix(got[0], q.Prefix) {
+			t.Errorf("%q: %v", q.Prefix, got)
+		}
+		if n := steps(); n > 500 {
+			t.Errorf("%q takes %d steps", q.Prefix, n)
+		}
+	}
+	// One that begins before its prefix begins with it, and one without ends with the kind.
+	if got := list(tidemark.Query{Prefix: "25", After: &tidemark.Record{Key: key("name", "1")}}); len(got) != 100 {
+		t.Errorf("%d begin with 25", len(got))
+	}
+	if got := list(tidemark.Query{After: &tidemark.Record{Key: key("name", "4997.x")}}); len(got) != 2 {
+		t.Errorf("at the end: %v", got)
+	}
+}

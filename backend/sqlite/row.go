@@ -18,8 +18,10 @@ const (
 	sqlHead = `SELECT ` + headColumns + ` FROM log WHERE kind = ?1 AND id = ?2`
 	// The record and the head of its log at once, the head's columns first.
 	sqlRecord = selectRecord + ` AND r.id = ?2`
-	// Those of one kind behind an id, up to another.
-	sqlRecords = selectRecord + ` AND r.id > ?2 AND r.id >= ?3 AND (?4 = '' OR r.id < ?4) ORDER BY r.id LIMIT ?5`
+	// Those of one kind from an id on, up to another. Each side has one bound alone:
+	// of two, or of one that is only sometimes there, SQLite would look for the wrong
+	// one and read the whole kind.
+	sqlRecords = selectRecord + ` AND r.id >= ?2 AND r.id < ?3 ORDER BY r.id LIMIT ?4`
 
 	selectRecord = `SELECT l.number, l.length, l.updated, l.parent, l.depth, l.nodes, l.turn, l.chain, l.sum,
   r.version, r."group", r.state, r.due, r.updated, r.batch, r.sum, r.body, r.id

@@ -126,7 +126,8 @@ type Conversation interface {
 
 // Typist is a Conversation with a person who types as in a terminal.
 type Typist interface {
-	// Enter does what they typed: a command, or a message with images.
+	// Enter does what they typed: a command, one of the shell, a memory, or a message
+	// with images.
 	Enter(ctx context.Context, line string, images []tidemark.Block, emit func(any) error) error
 	// Commands are the commands that they have, and Complete offers what follows
 	// line[:from].

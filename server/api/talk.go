@@ -111,9 +111,8 @@ func (s *Server) TalkOf(ctx context.Context, id tidemark.SessionID) (t *Talk, ch
 }
 
 // Say says something in a session of the caller, who may talk in it, with images, and
-// returns once that is kept, or once the command that it is begins: what follows goes
-// on without them. ErrHeld means that
-// somebody else writes to the session, ErrConflict that a turn is under way.
+// returns once that is kept, or once the command or the memory that it is begins: what
+// follows goes on without them. ErrHeld means that somebody else writes to the session, ErrConflict that a turn is under way.
 func (s *Server) Say(ctx context.Context, id tidemark.SessionID, text string, images ...tidemark.Block) error {
 	for {
 		t, err := s.openTalk(ctx, id, false)
@@ -141,8 +140,8 @@ func (s *Server) BeginTalk(ctx context.Context, project, model, text string, ima
 	if s.o.Chat == nil {
 		return "", tidemark.Unsupportedf("this server holds no conversations")
 	}
-	if slash.Is(text) {
-		return "", tidemark.Invalidf("a session begins with a message; commands follow. A message that begins with a slash begins with two")
+	if slash.IsAside(text) {
+		return "", tidemark.Invalidf("a session begins with a message; commands and memories follow. A message that begins with a slash begins with two, one that begins with # with a blank")
 	}
 	if project != "" && s.TalkFolder(tidemark.Session{Project: project}) != project {
 		return "", tidemark.Invalidf("project %.200q: not a work tree of yours on this machine", project)
@@ -195,7 +194,7 @@ func (t *Talk) say(ctx context.Context, text string, images []tidemark.Block) (<
 	t.rest.Stop()
 	t.mu.Unlock()
 	t.began()
-	if types && slash.Is(text) {
+	if types && slash.IsAside(text) {
 		t.commanded(text)
 	}
 	go func() {
@@ -209,7 +208,7 @@ func (t *Talk) say(ctx context.Context, text string, images []tidemark.Block) (<
 	return kept, nil
 }
 
-// commanded notes that a turn is a command, of which nothing may be kept: who typed it
+// commanded notes that a turn is a command or a memory, of which nothing may be kept: who typed it
 // does not wait.
 func (t *Talk) commanded(line string) {
 	t.mu.Lock()

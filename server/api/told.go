@@ -39,7 +39,6 @@ type Talk struct {
 	pieces  []Piece
 	asked   []Question
 	notice  string
-	moves   int // how often it went on from an earlier entry
 }
 
 // Question is a call that waits for an answer.
@@ -67,7 +66,6 @@ type TalkState struct {
 	Pieces        []Piece
 	Questions     []Question
 	Notice        string
-	Moves         int // how often it went on from an earlier entry
 }
 
 // Seen is how much of a conversation somebody was told.
@@ -92,7 +90,7 @@ func (t *Talk) Look(seen Seen) (whole *TalkState, more string, now Seen, wait <-
 	if seen.talk == t && seen.shape == t.shape {
 		return nil, string(last[seen.length:]), now, t.changed
 	}
-	whole = &TalkState{Here: t.Here, Running: t.running, Turn: t.turn, Questions: slices.Clone(t.asked), Notice: t.notice, Moves: t.moves}
+	whole = &TalkState{Here: t.Here, Running: t.running, Turn: t.turn, Questions: slices.Clone(t.asked), Notice: t.notice}
 	for _, p := range t.pieces {
 		whole.Pieces = append(whole.Pieces, Piece{Kind: p.Kind, Text: string(wholeRunes(p.text)), Kept: p.Kept})
 	}
@@ -150,9 +148,6 @@ func (t *Talk) hear(v any) error {
 		t.add("output", e.Text, outputBytes)
 	case e.Type == "system" && e.Subtype == "command":
 		t.add(commandPiece, e.Text, draftBytes)
-	case e.Type == "system" && e.Subtype == "moved":
-		t.moves++
-		t.note(true)
 	case e.Type == "system" && (e.Subtype == "notice" || e.Subtype == "retry"):
 		t.notice = e.Text
 		t.note(true)

@@ -171,17 +171,24 @@ func (h *homeSum) add(session string, of hourly) {
 
 // tell fills in what the days from one to another had, and the year.
 func (u *survey) tell(v *web.HomeView, from, to int, zone *time.Location) {
-	parts := map[string]map[string]*homeSum{"tool": {}, "project": {}, "model": {}}
+	names := []string{"tool", "project", "model"}
+	parts := []map[string]*homeSum{{}, {}, {}} // in their order
 	var total homeSum
+	type spent struct {
+		of *surveyed
+		homeSum
+	}
+	var top []*spent
 	year := make(map[int]*homeSum)
 	heatFrom := to - 7*(heatWeeks-1) - weekday(to)
 	v.Hours, v.Any = make([]web.HomeHour, 24), len(u.sessions) > 0
-	for _, s := range u.sessions {
+	for i := range u.sessions {
+		s := &u.sessions[i]
 		if !s.Gone.IsZero() {
 			v.Gone++
 		}
 		name := s.Name()
-		var own homeSum
+		own := &spent{of: s}
 		s.tally.each(func(at slot, of hourly) {
 			t := time.Unix(at.hour*3600, 0).In(zone)
 			day := dayOf(t, zone)
@@ -197,7 +204,7 @@ func (u *survey) tell(v *web.HomeView, from, to int, zone *time.Location) {
 			total.add(name, of)
 			own.add(name, of)
 			v.Hours[t.Hour()].N += of.prompts
-			for part, value := range map[string]string{"tool": cmp.Or(s.Tool, store.Native), "project": s.Project, "model": at.model} {
+			for part, value := range [...]string{cmp.Or(s.Tool, store.Native), s.Project, at.model} {
 				if value == "" {
 					continue
 				}
@@ -208,19 +215,20 @@ func (u *survey) tell(v *web.HomeView, from, to int, zone *time.Location) {
 			}
 		})
 		if own.Sessions > 0 {
-			used := web.Used{Cost: own.Cost, InputTokens: own.Tokens}
-			v.Top = append(v.Top, homeSession(s.Info, used))
+			top = append(top, own)
 		}
 	}
 	active := activeSpan(from, to)
 	v.Total = total.HomeRow
 	v.Total.Path = address("/sessions", nil, "active", active)
-	slices.SortStableFunc(v.Top, func(a, b web.HomeSession) int {
-		return cmp.Or(cmp.Compare(b.Used.USD(), a.Used.USD()), cmp.Compare(b.Used.Tokens(), a.Used.Tokens()), b.UpdatedAt.Compare(a.UpdatedAt))
+	slices.SortStableFunc(top, func(a, b *spent) int {
+		return cmp.Or(cmp.Compare(b.USD(), a.USD()), cmp.Compare(b.Tokens, a.Tokens), b.of.UpdatedAt.Compare(a.of.UpdatedAt))
 	})
-	v.Top = v.Top[:min(len(v.Top), homeRows)]
-	for _, part := range []string{"tool", "project", "model"} {
-		v.Parts = append(v.Parts, homePart(part, active, parts[part]))
+	for _, s := range top[:min(len(top), homeRows)] {
+		v.Top = append(v.Top, homeSession(s.of.Info, web.Used{Cost: s.Cost, InputTokens: s.Tokens}))
+	}
+	for i, name := range names {
+		v.Parts = append(v.Parts, homePart(name, active, parts[i]))
 	}
 	most := int64(0)
 	for _, h := range v.Hours {

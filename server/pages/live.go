@@ -57,12 +57,17 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 		watch := &talkWatch{s: s, l: l, frame: frame, may: s.api.MayTalk(r), poke: make(chan struct{}, 1)}
 		watch.sent.Store(after)
 		// What a page has is named by its seq alone: a log that goes back while
-		// it is open is told by reset, and the page is loaded again.
+		// it is open is told by reset, and the page is loaded again. So is a
+		// conversation that goes on from an earlier entry, whoever moved it and
+		// however long before the stream opened: the page shows the other branch.
 		follow := func() error {
 			return s.api.Follow(ctx, &routes.Following{Store: l.st, View: l.log, Worker: l.worker, After: after, Send: func(e routes.Event) error {
 				now := frame
 				now.Now = s.o.Now() // the stream may be hours old
 				shown, err := a.shown(ctx, now, e)
+				if after > 0 && isMove(e) {
+					shown = routes.Event{Name: "reset", Data: map[string]int64{"moved": e.ID}}
+				}
 				if err == nil {
 					err = send(shown)
 				}
@@ -77,6 +82,13 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 		}
 		return watch.alongside(ctx, send, follow)
 	}))
+}
+
+// isMove reports whether an event says that the session goes on from an earlier
+// entry.
+func isMove(e routes.Event) bool {
+	d, ok := e.Data.(api.LogEntry)
+	return ok && d.Kind == tidemark.KindBranch
 }
 
 // shown is an event in the form for the page.

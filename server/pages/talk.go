@@ -263,7 +263,6 @@ func (w *talkWatch) tell(ctx context.Context, send func(routes.Event) error) err
 	defer tick.Stop()
 	var seen routes.Seen
 	told := "nothing yet" // which no page shows
-	moves := -1           // how often the conversation had moved when this page was made
 	for {
 		var state *routes.TalkState
 		var more string
@@ -285,15 +284,6 @@ func (w *talkWatch) tell(ctx context.Context, send func(routes.Event) error) err
 			}
 		case t == nil || state != nil:
 			told, err = w.tellWhole(ctx, state, told, send)
-		}
-		if state != nil && moves >= 0 && state.Moves > moves && err == nil {
-			// What is shown after that place is on another branch.
-			err = send(routes.Event{Name: "reset", Data: map[string]int{"moves": state.Moves}})
-		}
-		if state != nil {
-			moves = state.Moves
-		} else if t == nil {
-			moves = 0
 		}
 		if err != nil {
 			return err

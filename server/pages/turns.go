@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/store/rewind"
 )
 
 // turnReadBack is how many entries are read before a part for what the turn used
@@ -80,6 +81,7 @@ func (l *looking) arrange(ctx context.Context, t *render.Transcript, p *web.Part
 }
 
 func (a *arranger) add(v web.EntryView) {
+	v.Entry = rewind.AsCall(v.Entry)
 	e := v.Entry
 	switch {
 	case v.Damage != "":
@@ -201,7 +203,9 @@ func (a *arranger) pieces(v *web.EntryView) []web.PieceView {
 
 func (a *arranger) call(v *web.EntryView, b tidemark.Block) *web.CallView {
 	c := &web.CallView{ID: b.ID, Icon: string(render.KindOfTool(b.Name)), Name: render.CleanLine(b.Name), Argument: render.Argument(b), At: v.Entry.At, Block: b,
-		Input: a.html(func(w *bytes.Buffer) { a.t.CallInput(w, b) }), Open: a.l.at > 0 && v.Seq == a.l.at}
+		Input: a.html(func(w *bytes.Buffer) { a.t.CallInput(w, b) }),
+		// Who ran a command themselves wants to see what it put out.
+		Open: v.Entry.Role == tidemark.User || a.l.at > 0 && v.Seq == a.l.at}
 	c.Added, c.Removed = render.ChangedLines(b)
 	if b.ID != "" && a.calls != nil {
 		a.calls[b.ID] = c

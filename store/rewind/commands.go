@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +51,55 @@ func Typed(command string) tidemark.Entry {
 	e := tidemark.Say(tidemark.User, typedIntro+command)
 	e.Extra = json.RawMessage(`{"chat":{"typed":true}}`)
 	return e
+}
+
+// outputIntro begins the message about what such a command put out.
+const outputIntro = "What it put out:\n"
+
+// PutOut is the message about what a command put out that the person ran; data is
+// that, with marks around it which say so. failed means that the command did.
+func PutOut(data string, failed bool) tidemark.Entry {
+	e := tidemark.Say(tidemark.User, outputIntro+data)
+	e.Extra = json.RawMessage(`{"chat":{"put_out":true}}`)
+	if failed {
+		e.Extra = json.RawMessage(`{"chat":{"put_out":true,"failed":true}}`)
+	}
+	return e
+}
+
+// AsCall is a message about a command that the person ran, or about what it put out,
+// as a call and its result, to be shown as those of the agent are; any other entry as
+// it is.
+func AsCall(e tidemark.Entry) tidemark.Entry {
+	var extra struct {
+		Chat struct {
+			Typed  bool `json:"typed"`
+			PutOut bool `json:"put_out"`
+			Failed bool `json:"failed"`
+		} `json:"chat"`
+	}
+	if e.Role != tidemark.User || len(e.Extra) == 0 || json.Unmarshal(e.Extra, &extra) != nil {
+		return e
+	}
+	id := func(seq int64) string { return "typed-" + strconv.FormatInt(seq, 10) }
+	if command, ok := strings.CutPrefix(e.Text(), typedIntro); ok && extra.Chat.Typed {
+		if input, err := json.Marshal(map[string]string{"command": command}); err == nil {
+			e.Blocks = []tidemark.Block{{Type: tidemark.BlockToolUse, ID: id(e.Seq), Name: "bash", Input: input}}
+		}
+	} else if text, ok := strings.CutPrefix(e.Text(), outputIntro); ok && extra.Chat.PutOut {
+		e.Blocks = []tidemark.Block{{Type: tidemark.BlockToolResult, ToolUseID: id(e.Parent), Text: unmarked(text), IsError: extra.Chat.Failed}}
+	}
+	return e
+}
+
+// unmarked is what stands between the marks of data, which are lines of their own. A
+// text that was cut has no second one.
+func unmarked(text string) string {
+	mark, rest, ok := strings.Cut(text, "\n")
+	if !ok || !strings.HasPrefix(mark, "<") {
+		return text
+	}
+	return strings.TrimSuffix(rest, "\n</"+mark[1:])
 }
 
 func (c *commands) take(worker string, e tidemark.Entry) {

@@ -492,3 +492,24 @@ func rewindTo(r *rapid.T, b *bench, to int64, want map[string]string, touched ma
 	}
 	return changed
 }
+
+func TestACommandOfThePersonIsShownAsACall(t *testing.T) {
+	typed := rewind.Typed("ls -a")
+	typed.Seq = 7
+	if b := rewind.AsCall(typed).Blocks[0]; b.Type != tidemark.BlockToolUse || b.ID != "typed-7" || string(b.Input) != `{"command":"ls -a"}` {
+		t.Errorf("the command is %+v", b)
+	}
+	for data, want := range map[string]string{"<data 1f>\n.\n<data 1f>\n</data 1f>": ".\n<data 1f>", "<data 1f>\ncut …": "cut …", "no marks": "no marks"} {
+		out := rewind.PutOut(data, true)
+		out.Parent = 7
+		if b := rewind.AsCall(out).Blocks[0]; b.Type != tidemark.BlockToolResult || b.ToolUseID != "typed-7" || b.Text != want || !b.IsError {
+			t.Errorf("what it put out is %+v", b)
+		}
+	}
+	// Nobody's words look like one.
+	for _, text := range []string{typed.Text(), "What it put out:\nnothing"} {
+		if b := rewind.AsCall(tidemark.Say(tidemark.User, text)).Blocks[0]; b.Type != tidemark.BlockText || b.Text != text {
+			t.Errorf("a message is %+v", b)
+		}
+	}
+}

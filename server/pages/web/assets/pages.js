@@ -433,7 +433,8 @@
       }
       // What a turn used stands at its end alone.
       for (const end of entries.querySelectorAll(".turn-end")) {
-        const next = end.nextElementSibling;
+        let next = end.nextElementSibling;
+        while (next && next.matches("span")) next = next.nextElementSibling; // the place of an entry that says nothing
         if (next && next.matches(".said:not(.user), .run, .turn-end")) end.remove();
       }
     };
@@ -672,6 +673,22 @@
     bar.hidden = !n;
     told.textContent = told.dataset.picked.replace("%d", n);
   };
+  // A list that is read anew has the same rows chosen, and the focus where it was.
+  let chosen = null;
+  document.addEventListener("htmx:beforeSwap", (e) => {
+    if (e.target.id === "list") chosen = { ids: picked().map((b) => b.value), tags: document.querySelector("#bulk [name=tags]")?.value, focused: document.activeElement.matches("input[name=id]") ? document.activeElement.value : "" };
+  });
+  settled((e) => e.target.id === "list", () => {
+    if (!chosen) return;
+    const { ids, tags, focused } = chosen, field = document.querySelector("#bulk [name=tags]");
+    chosen = null;
+    for (const box of document.querySelectorAll("input[name=id]")) {
+      if (ids.includes(box.value)) box.checked = true;
+      if (focused && box.value === focused) box.focus({ preventScroll: true });
+    }
+    if (field && tags) field.value = tags;
+    count();
+  });
   let last = null;
   document.addEventListener("click", (e) => {
     if (!e.target.matches("input[name=id]")) return;
@@ -741,12 +758,16 @@
     for (const el of document.querySelectorAll(".waits")) { el.hidden = !n; el.textContent = n; }
   };
   const refresh = () => {
+    let waits = false;
     for (const el of document.querySelectorAll("[data-live]")) {
-      if (!el.dataset.live.split(" ").some((name) => outdated.has(name)) || el.querySelector("input:checked") || el.contains(document.activeElement) || el.id === "pane" && (!el.childElementCount || el.querySelector("input").value)) continue;
+      if (!el.dataset.live.split(" ").some((name) => outdated.has(name)) || el.id === "pane" && (!el.childElementCount || el.querySelector("input").value)) continue;
+      // A row that is chosen stays so; another field is somebody's.
+      if (el.querySelector("input:not([name=id], [data-all]):checked") || el.contains(document.activeElement) && !document.activeElement.matches("input[name=id]")) { waits = true; continue; }
       htmx.trigger(el, "changed");
     }
-    outdated.clear();
+    if (!waits) outdated.clear();
   };
+  document.addEventListener("focusout", () => { if (outdated.size) setTimeout(refresh); });
   document.addEventListener("htmx:sseOpen", (e) => {
     const source = e.detail.source;
     if (source.told) return;
