@@ -56,7 +56,7 @@ const (
 var ReplicaStates = []ReplicaState{ReplicaReady, ReplicaBehind, ReplicaAway, ReplicaForeign}
 
 // errReplica says that a replica is not to be used now.
-var errReplica = errors.New("the replica cannot answer")
+var errReplica = tidemark.Invalidf("it cannot answer reads")
 
 type replica struct {
 	primary *Database
@@ -378,6 +378,30 @@ func connectReplica(ctx context.Context, url string, of *Database) (*Database, e
 		return nil, err
 	}
 	return db, nil
+}
+
+// CheckReplica logs in at a replica as a server would, and returns how many bytes of the write-ahead log it
+// does not have yet. ErrInvalid: it is no replica of this database. ErrDenied: it would not keep tenants apart.
+func (db *Database) CheckReplica(ctx context.Context, url string) (behind int64, err error) {
+	now, err := db.position.now(ctx, db)
+	if err != nil {
+		return 0, db.named(err)
+	}
+	there, err := connectReplica(ctx, url, db)
+	if err != nil {
+		return 0, err
+	}
+	defer there.Close()
+	at, err := scanPosition(there.pool.QueryRow(ctx, sqlReplica))
+	switch {
+	case err != nil:
+		return 0, there.named(err)
+	case at.Timeline != now.Timeline:
+		return 0, fmt.Errorf("database %s: %w: it follows timeline %d, and the primary is on %d", there.place, errReplica, at.Timeline, now.Timeline)
+	case at.Has(now):
+		return 0, nil
+	}
+	return int64(now.LSN - at.LSN), nil
 }
 
 // isReplicaOf returns errReplica when db is no standby of another database, asked as the same role.
