@@ -66,7 +66,7 @@ type replica struct {
 
 	db    atomic.Pointer[Database] // nil: it never answered
 	reads atomic.Int64
-	given atomic.Int64 // queries that the primary had to answer in its place
+	given atomic.Int64 // how often the primary had to answer in its place
 
 	mu    sync.Mutex
 	state ReplicaState
@@ -82,7 +82,7 @@ type Replica struct {
 	At    tidemark.CommitPosition
 	// Lag is the age of the oldest change that it does not have, to the second.
 	Lag time.Duration
-	// Reads are the queries that it answered, and GivenUp those that it was asked and the
+	// Reads are the queries that it answered, and GivenUp how often it was asked and the
 	// primary had to answer.
 	Reads, GivenUp int64
 	Err            error // why it is not ready; nil: it is, or was never asked
@@ -294,7 +294,7 @@ func reached(ctx context.Context, replicas []*replica, asked tidemark.CommitPosi
 	ctx, cancel := context.WithTimeout(ctx, replicaWait)
 	defer cancel()
 	for {
-		soon := false
+		var late *replica // that was to answer
 		for _, r := range replicas {
 			ready, at := r.known()
 			if !ready || asked.Timeline != 0 && at.Timeline != asked.Timeline {
@@ -306,13 +306,16 @@ func reached(ctx context.Context, replicas []*replica, asked tidemark.CommitPosi
 			if at, err := r.ask(ctx); err == nil && at.Has(asked) {
 				return r
 			}
-			soon = true
+			if late == nil {
+				late = r
+			}
 		}
-		if !soon {
+		if late == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
+			late.given.Add(1)
 			return nil
 		case <-time.After(replicaAgain):
 		}

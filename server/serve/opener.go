@@ -171,7 +171,7 @@ func measureReplicas(all []postgres.Replica) []server.Measure {
 	}
 	return []server.Measure{state,
 		{Name: "tidemark_replica_reads_total", Kind: "counter", Help: "Round trips that a replica answered.", Values: each(func(r postgres.Replica) float64 { return float64(r.Reads) })},
-		{Name: "tidemark_replica_fallbacks_total", Kind: "counter", Help: "Round trips that it was asked for, and the primary answered.",
+		{Name: "tidemark_replica_fallbacks_total", Kind: "counter", Help: "How often a replica was asked, and the primary had to answer.",
 			Values: each(func(r postgres.Replica) float64 { return float64(r.GivenUp) })},
 		{Name: "tidemark_replica_lag_seconds", Kind: "gauge", Help: "The age of the oldest change that a replica does not have.",
 			Values: each(func(r postgres.Replica) float64 { return r.Lag.Seconds() })},
