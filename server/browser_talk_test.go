@@ -38,7 +38,7 @@ func talksIn(folder, model string) func(context.Context, *store.Store, routes.Ch
 		set := agent.Options{Store: st, Holder: process.Self("test talks"), Session: o.Session, Project: folder,
 			Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: model}}
 		if o.Person {
-			return slash.OpenRemote(ctx, talkSetup(), set, false, o.Emit)
+			return slash.OpenRemote(ctx, talkSetup(), set, o.Emit)
 		}
 		return talkSetup().OpenRemote(ctx, set, o.Emit)
 	}

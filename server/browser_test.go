@@ -411,17 +411,35 @@ func (w *window) goes(keys string) {
 	w.t.Fatalf("%s leads nowhere on %s", keys, w.where())
 }
 
-// clicks clicks with the mouse, once what is named can be seen. A page may hide or
-// replace a part of itself between finding and clicking it, so that it is looked for
-// again as long as somebody would wait.
+// clicks clicks with the mouse, once what is named can be seen. A page may hide, move
+// or replace a part of itself between finding and clicking it, so that it is looked
+// for again as long as somebody would wait, until it was hit.
 func (w *window) clicks(selector string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patient)
 	defer cancel()
+	// Where no script may run nobody hears of a click, and no script moves anything.
+	heard := fmt.Sprintf(`(() => {
+		window.__hit = null;
+		const hears = (e) => { if (e.type === "click" ? e.target.closest(%q) : true) window.__hit = e.type; };
+		document.addEventListener("click", hears, { capture: true });
+		document.addEventListener("probe", hears);
+		document.dispatchEvent(new Event("probe"));
+		return window.__hit === "probe";
+	})()`, selector)
 	for {
-		err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector)))
+		hears, err := chromedp.Run(ctx, chromedp.Evaluate[bool](heard))
 		if err == nil {
-			return
+			err = chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector)))
+		}
+		if err == nil {
+			missed := false
+			if hears { // a page that was left does not know of the probe
+				missed, err = chromedp.Run(ctx, chromedp.Evaluate[bool](`window.__hit === "probe"`))
+			}
+			if !missed || err != nil {
+				return
+			}
 		}
 		if ctx.Err() != nil {
 			w.t.Fatalf("%s cannot be clicked: %v on %s", selector, err, w.where())

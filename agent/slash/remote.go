@@ -55,15 +55,14 @@ func ModelOf(c *chat.Chat, o agent.Options) (m agent.Model) {
 	return m
 }
 
-// OpenRemote opens a conversation as agent.Setup.OpenRemote does. encrypted says
-// that its store is.
-func OpenRemote(ctx context.Context, setup *agent.Setup, o agent.Options, encrypted bool, emit func(any) error) (*Remote, error) {
+// OpenRemote opens a conversation as agent.Setup.OpenRemote does.
+func OpenRemote(ctx context.Context, setup *agent.Setup, o agent.Options, emit func(any) error) (*Remote, error) {
 	v, err := setup.OpenRemote(ctx, o, emit)
 	if err != nil {
 		return nil, err
 	}
 	r := &Remote{Remote: v}
-	r.talk = &Conversation{Chat: v.Chat(), Store: o.Store, Setup: setup, Options: o, Model: ModelOf(v.Chat(), o), Encrypted: encrypted, People: true,
+	r.talk = &Conversation{Chat: v.Chat(), Store: o.Store, Setup: setup, Options: o, Model: ModelOf(v.Chat(), o), Encrypted: o.Store.Records().Sealed(), People: true,
 		Out: told{v}, Front: remoteFront{r}, Elsewhere: onPages, Moved: func() { v.Tell(agent.Event{Type: "system", Subtype: "moved"}) }}
 	return r, nil
 }

@@ -23,7 +23,7 @@ func remotely(t *testing.T) (*Remote, *store.Store, func() string) {
 	s := store.New(memory.New(), nil)
 	var heard strings.Builder
 	r, err := OpenRemote(t.Context(), setup, agent.Options{Store: s, Holder: process.Self("test"), Project: t.TempDir(), SandboxMode: agent.SandboxOff,
-		Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: standin.Start(t)}}, false, nil)
+		Choice: agent.Choice{Provider: "openai", Model: standin.Model, BaseURL: standin.Start(t)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

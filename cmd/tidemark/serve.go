@@ -157,7 +157,7 @@ func (a *app) conversation(ctx context.Context, s *store.Store, o routes.ChatOpt
 		set.FreshInterpreter = "asked for with force_new_session"
 	}
 	if o.Person {
-		return slash.OpenRemote(ctx, a.setup(a.config), set, a.opened.Sealed() != nil, o.Emit)
+		return slash.OpenRemote(ctx, a.setup(a.config), set, o.Emit)
 	}
 	return a.setup(a.config).OpenRemote(ctx, set, o.Emit)
 }

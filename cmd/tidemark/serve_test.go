@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,6 +100,54 @@ func TestEveryCommandWorksAgainstAServer(t *testing.T) {
 	}
 	if out := h.run(nil, "verify"); !strings.Contains(out, "0 damage") {
 		t.Errorf("damage: %s", out)
+	}
+}
+
+// The server opens stores otherwise than other commands do, so what its pages need of
+// this program is tried with the program.
+func TestThePagesOfTheProgramHoldAConversation(t *testing.T) {
+	t.Parallel()
+	for _, sealing := range []string{"--no-encrypt", "--no-encrypt=false"} {
+		h := newTeamHome(t)
+		env := []string{"TIDEMARK_PROVIDER=demo"}
+		h.run(env, "chat", sealing, "-p", "count the gulls", "--name", "birds")
+		var kept []struct{ ID string }
+		if err := json.Unmarshal([]byte(h.run(env, "ls", "--json")), &kept); err != nil || len(kept) != 1 {
+			t.Fatal(kept, err)
+		}
+		at := h.serve(env)
+		token, err := os.ReadFile(filepath.Join(h.dir, "data", "tidemark", "server.token"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		say := func(text string) {
+			// A message is refused while an answer is under way.
+			for tries := 0; ; tries++ {
+				r, _ := http.NewRequest("POST", at+"/sessions/"+kept[0].ID+"/say", strings.NewReader(url.Values{"text": {text}}.Encode()))
+				r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				r.Header.Set("Accept", "application/json")
+				res, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said, _ := io.ReadAll(res.Body)
+				res.Body.Close()
+				if res.StatusCode == http.StatusNoContent {
+					return
+				}
+				if res.StatusCode != http.StatusConflict || tries > 1000 {
+					t.Fatalf("%s, %q: status %d: %s", sealing, text, res.StatusCode, said)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		say("and the terns")
+		say("/cost")
+		say("and the puffins")
+		if out := h.run(env, "show", "birds"); !strings.Contains(out, "the terns") || !strings.Contains(out, "the puffins") {
+			t.Errorf("%s: it keeps %q", sealing, out)
+		}
 	}
 }
 

@@ -151,12 +151,11 @@ func (s *Server) BeginTalk(ctx context.Context, project, model, text string, ima
 	if err != nil {
 		return "", err
 	}
-	if !s.shutdown.Enter() {
-		return "", request.Unavailable("the server is going down")
-	}
 	t := newTalk(true)
-	if t.conv, err = s.o.Chat(context.WithoutCancel(ctx), st, ChatOptions{Person: true, Project: project, Model: model, Emit: t.hear}); err != nil {
-		s.shutdown.Leave()
+	if err := s.entered(func() error {
+		t.conv, err = s.o.Chat(context.WithoutCancel(ctx), st, ChatOptions{Person: true, Project: project, Model: model, Emit: t.hear})
+		return err
+	}); err != nil {
 		return "", err
 	}
 	name := talkName(request.CallerOf(ctx), t.conv.ID())
@@ -318,21 +317,39 @@ func (s *Server) openTalk(ctx context.Context, id tidemark.SessionID, asking boo
 			return nil, err
 		}
 	}
-	if !s.shutdown.Enter() {
-		t.err = request.Unavailable("the server is going down")
-	} else if t.err = s.begin(context.WithoutCancel(ctx), st, id, t, asking); t.err != nil {
-		s.shutdown.Leave()
-	}
-	if t.err != nil {
-		s.talks.remove(name, t)
-		close(t.over)
-		close(t.ready)
+	t.err = errPanicked
+	defer func() {
+		if t.err != nil {
+			s.talks.remove(name, t)
+			close(t.over)
+			close(t.ready)
+		}
+	}()
+	if t.err = s.entered(func() error { return s.begin(context.WithoutCancel(ctx), st, id, t, asking) }); t.err != nil {
 		return nil, t.err
 	}
 	t.rest = time.NewTimer(talkIdle)
 	close(t.ready)
 	go s.attend(context.WithoutCancel(ctx), name, t)
 	return t, nil
+}
+
+// errPanicked stands for the outcome of what opens a conversation until it returns.
+// A panic is answered as any other; it leaves nothing that others wait for.
+var errPanicked = errors.New("a conversation could not be opened")
+
+// entered opens a conversation, which a shutdown then waits for.
+func (s *Server) entered(open func() error) (err error) {
+	if !s.shutdown.Enter() {
+		return request.Unavailable("the server is going down")
+	}
+	err = errPanicked
+	defer func() {
+		if err != nil {
+			s.shutdown.Leave()
+		}
+	}()
+	return open()
 }
 
 // awaitEnd asks a client of this server for its session, and waits until it is let

@@ -167,7 +167,7 @@ func (s *Site) act(pattern string, need request.Role, do func(*http.Request) (ne
 			s.Trouble(w, r, tidemark.ErrDenied)
 			return
 		}
-		next, notice, err := do(r)
+		next, notice, err := do(whole(r))
 		if err != nil {
 			s.Trouble(w, r, err)
 			return
@@ -178,6 +178,10 @@ func (s *Site) act(pattern string, need request.Role, do func(*http.Request) (ne
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	})
 }
+
+// whole is a request to change something, which is done whole: who sends a form and
+// leaves the page at once has sent it.
+func whole(r *http.Request) *http.Request { return r.WithContext(context.WithoutCancel(r.Context())) }
 
 // noticeCookie carries the message of an action to the next page. It is not
 // part of the address, which anybody could make up.

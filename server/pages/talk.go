@@ -52,7 +52,7 @@ func (s *Site) talkActs() {
 		},
 	} {
 		s.pages.HandleFunc("POST /sessions/{id}/"+name, func(w http.ResponseWriter, r *http.Request) {
-			err := s.talkAct(r, do)
+			err := s.talkAct(whole(r), do)
 			script := r.Header.Get("Accept") == "application/json"
 			switch {
 			case err != nil && script:

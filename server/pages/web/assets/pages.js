@@ -786,12 +786,20 @@
   window.addEventListener("pagehide", () => {
     for (const el of document.querySelectorAll("[sse-connect]")) htmx.trigger(el, "htmx:beforeCleanupElement");
   });
-  window.addEventListener("pageshow", (e) => { if (e.persisted && document.querySelector("[sse-connect]")) location.reload(); });
+  // Nothing is read anew while a form is on its way: the browser would give that up,
+  // and what was said would stand in its field as if it had not been.
+  let sent = 0;
+  window.addEventListener("submit", (e) => { if (!e.defaultPrevented) sent = Date.now(); });
+  const anew = () => {
+    const rest = document.querySelector("form[data-busy]") ? 50 : sent && sent + 30000 - Date.now();
+    if (rest > 0) setTimeout(anew, rest); else location.reload();
+  };
+  window.addEventListener("pageshow", (e) => { sent = 0; if (e.persisted && document.querySelector("[sse-connect]")) location.reload(); });
 
   // A stream that begins again may bring what is here already.
   document.addEventListener("htmx:sseBeforeMessage", (e) => {
     // The log went back: what is shown is no longer what is kept.
-    if (e.detail.type === "reset") { e.preventDefault(); location.reload(); return; }
+    if (e.detail.type === "reset") { e.preventDefault(); anew(); return; }
     if (e.target.id !== "talk" && e.detail.lastEventId && document.getElementById("e" + e.detail.lastEventId)) e.preventDefault();
   });
 })();
