@@ -143,7 +143,9 @@ func TestAPersonTalksInASessionFromItsPage(t *testing.T) {
 	w.clicks("#ahead li:first-child button")
 	w.until(`document.querySelectorAll("#ahead li").length === 2 && document.getElementById("say").value === "by mistake"`)
 	w.fills("#say", "")
-	// Only that answer is stopped, not those to what waits.
+	// Only that answer is stopped, not those to what waits: whoever stops names it.
+	asks[bool](w, `fetch(location.pathname + "/stop", { method: "POST", body: new URLSearchParams({ turn: "one that is over" }) }).then((r) => { window.__stopped = r.status; }), true`)
+	w.until(`window.__stopped === 404 && document.querySelector("#talk .running")`)
 	w.until(`(() => {
 		const piece = document.querySelector("#talk .piece"), b = document.querySelector("form[action$='/stop'] button");
 		if (piece && piece.textContent.startsWith("The tide") && b && !b.form.dataset.busy) b.click();

@@ -246,15 +246,16 @@ func (s *Server) AskFor(ctx context.Context, id tidemark.SessionID) error {
 	return err
 }
 
-// StopTalk ends the turn in progress. ErrNotFound means that there is none.
-func (s *Server) StopTalk(ctx context.Context, id tidemark.SessionID) error {
+// StopTalk ends a turn, "" for the one in progress. ErrNotFound means that it is over:
+// who stops an answer just as it ends does not mean the next one.
+func (s *Server) StopTalk(ctx context.Context, id tidemark.SessionID, turn string) error {
 	t, _ := s.TalkOf(ctx, id)
 	if t == nil || !t.Here {
 		return tidemark.NotFoundf("session %s: nothing is being said", id)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cancel == nil {
+	if t.cancel == nil || turn != "" && turn != t.turn {
 		return tidemark.NotFoundf("session %s: nothing is being said", id)
 	}
 	t.cancel()

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -31,6 +32,7 @@ type Talk struct {
 	changed chan struct{} // closed at the next change
 	shape   int           // grows with every change but that the last piece got longer
 	running bool
+	turn    string // names the turn that runs, or the last one
 	closing bool
 	cancel  context.CancelFunc
 	acked   chan error // receives whether the message of this turn was kept
@@ -61,6 +63,7 @@ type Piece struct {
 // TalkState is what a conversation is saying.
 type TalkState struct {
 	Here, Running bool
+	Turn          string // names the turn, for who stops it
 	Pieces        []Piece
 	Questions     []Question
 	Notice        string
@@ -89,7 +92,7 @@ func (t *Talk) Look(seen Seen) (whole *TalkState, more string, now Seen, wait <-
 	if seen.talk == t && seen.shape == t.shape {
 		return nil, string(last[seen.length:]), now, t.changed
 	}
-	whole = &TalkState{Here: t.Here, Running: t.running, Questions: slices.Clone(t.asked), Notice: t.notice, Moves: t.moves}
+	whole = &TalkState{Here: t.Here, Running: t.running, Turn: t.turn, Questions: slices.Clone(t.asked), Notice: t.notice, Moves: t.moves}
 	for _, p := range t.pieces {
 		whole.Pieces = append(whole.Pieces, Piece{Kind: p.Kind, Text: string(wholeRunes(p.text)), Kept: p.Kept})
 	}
@@ -197,6 +200,7 @@ func (t *Talk) began() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running, t.notice, t.pieces = true, "", nil
+	t.turn = rand.Text()
 	t.note(true)
 }
 

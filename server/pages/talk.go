@@ -41,8 +41,10 @@ func (s *Site) talkActs() {
 			}
 			return s.api.Say(r.Context(), id, text, images...)
 		},
-		"stop": func(r *http.Request, id tidemark.SessionID) error { return s.api.StopTalk(r.Context(), id) },
-		"ask":  func(r *http.Request, id tidemark.SessionID) error { return s.api.AskFor(r.Context(), id) },
+		"stop": func(r *http.Request, id tidemark.SessionID) error {
+			return s.api.StopTalk(r.Context(), id, r.PostForm.Get("turn"))
+		},
+		"ask": func(r *http.Request, id tidemark.SessionID) error { return s.api.AskFor(r.Context(), id) },
 		"answer": func(r *http.Request, id tidemark.SessionID) error {
 			switch d := chat.Decision(r.PostForm.Get("decision")); d {
 			case chat.Once, chat.Always, chat.Deny:
@@ -248,6 +250,7 @@ func (w *talkWatch) view(ctx context.Context, state *routes.TalkState) (web.Talk
 	if v.Here = state.Here && w.may; !v.Here {
 		return v, nil
 	}
+	v.Turn = state.Turn
 	for _, q := range state.Questions {
 		v.Questions = append(v.Questions, web.TalkQuestion{Shown: q.Shown, Worker: render.CleanLine(q.Worker), Tool: render.CleanLine(q.Tool), Lines: webLines(q.Lines), Always: render.CleanLine(q.Always)})
 	}

@@ -395,6 +395,7 @@ type TalkView struct {
 	Session   string         `json:"-"`
 	Running   bool           `json:"running"`
 	Here      bool           `json:"here,omitempty"` // the viewer can stop it and answer
+	Turn      string         `json:"turn,omitempty"` // names what they stop
 	Pieces    []TalkPiece    `json:"pieces,omitempty"`
 	Questions []TalkQuestion `json:"questions,omitempty"`
 	Notice    string         `json:"notice,omitempty"`
