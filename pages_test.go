@@ -58,3 +58,34 @@ func TestLinksInPagesLeadSomewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestFiguresCalledMeasuredAreInTheTables looks for each row of what a page calls measured: the page that it
+// names has to have the figure beside the same words.
+func TestFiguresCalledMeasuredAreInTheTables(t *testing.T) {
+	t.Parallel()
+	const page = "docs/guide/scale.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "<!-- measured: begin -->")
+	table, _, ended := strings.Cut(table, "<!-- measured: end -->")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]*\d[^|]*) \| ([^|]+) \| \[\w+\]\(([^)]+)\) \|$`).FindAllStringSubmatch(table, -1)
+	if lines := strings.Count(table, "\n| "); !ended || len(rows) < 10 || len(rows) != lines-2 {
+		t.Fatalf("%s: %d of %d lines of the table are rows with a figure", page, len(rows), lines-2)
+	}
+	for _, row := range rows {
+		figure, work := row[1], row[2]
+		from, err := os.ReadFile(filepath.Join(filepath.Dir(page), row[3]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for line := range strings.Lines(string(from)) {
+			found = found || strings.Contains(line, work) && strings.Contains(line, figure)
+		}
+		if !found {
+			t.Errorf("%s: %q of %q stands nowhere in %s", page, figure, work, row[3])
+		}
+	}
+}

@@ -35,6 +35,16 @@ const AttemptHeader = "Tidemark-Attempt"
 // parameter does not set it.
 const OwnerHeader = "Tidemark-Owner"
 
+// PositionHeader is, in an answer, how far the database was that everything in it, or done by it,
+// is part of; see tidemark.CommitPosition. Who sends it back is not answered from before that. AnyPosition
+// in its place takes what is there. Servers without replicas neither set nor read it. Browsers have
+// a cookie called PositionCookie for it.
+const (
+	PositionHeader = "Tidemark-Position"
+	PositionCookie = "tidemark_position"
+	AnyPosition    = "any"
+)
+
 // RepeatedHeader marks the repeated answer of a first attempt.
 const RepeatedHeader = "Tidemark-Repeated"
 

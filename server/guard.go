@@ -156,7 +156,7 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 		r, end = s.access.WhileAllowed(r, isStream(r) || r.URL.Path == request.MCPPath)
 		defer end()
 	}
-	next.ServeHTTP(w, r)
+	next.ServeHTTP(w, s.placed(w, r))
 }
 
 // addressed refuses requests that were meant for another host: a page whose

@@ -46,6 +46,10 @@ type Options struct {
 	// Hosts are the names by which the server may be called, besides
 	// loopback ones; nil: any.
 	Hosts []string
+	// Reading begins what one request reads and changes, at a position that an earlier
+	// answer had ("": none is known). It returns the context for it, and a function for the
+	// position of its answer ("": none). nil: there is one database, and no position.
+	Reading func(ctx context.Context, at string, changes bool) (context.Context, func(context.Context) string)
 	// Ready reports what keeps the server from working; nil: it is always
 	// ready.
 	Ready func(context.Context) error

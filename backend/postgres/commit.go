@@ -63,6 +63,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 		return tidemark.Receipt{}, err
 	}
 	defer b.leave()
+	b.readingOf(ctx).stay(true) // what it is compared with from now on is at the primary
 	if err := errors.Join(batch.Check(), batch.RefuseTrims(), b.mayChange()); err != nil {
 		return tidemark.Receipt{}, err
 	}

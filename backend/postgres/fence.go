@@ -20,6 +20,9 @@ const (
 	kindLease   = "lease"
 )
 
+// kindPulse is of the records that say when a holder was last heard from.
+const kindPulse = "pulse"
+
 // fencedBy reports whether a log keeps the version of a record.
 func fencedBy(log, record tidemark.Key) bool {
 	return log.Kind == kindSession && record.ID == log.ID && (record.Kind == kindLease || record.Kind == kindSession)

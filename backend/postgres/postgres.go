@@ -37,8 +37,13 @@ type Options struct {
 	// database. If so, no statement is prepared by name, and followers can only
 	// poll.
 	Pooler Pooler
+	// Replicas are the URLs of standbys that answer reads; see Reading. They need not
+	// answer now.
+	Replicas []string
 	// Unchecked skips the self-test when connecting. For tests and repair.
 	Unchecked bool
+
+	connectWithin time.Duration // unless the URL says connect_timeout; 0: no limit
 }
 
 // Pooler says what is between this program and the database.
@@ -73,6 +78,11 @@ type Database struct {
 	close   sync.Once
 
 	reads, commits trips
+
+	replicas []*replica
+	unfollow func() // nil: there are no replicas
+	position position
+	progress progress
 }
 
 // Connect connects to a database that Migrate has made ready, and tests whether
@@ -96,6 +106,9 @@ func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 	if config.MaxConns = o.MaxConns; config.MaxConns <= 0 {
 		config.MaxConns = defaultConns
 	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = o.connectWithin
+	}
 	if n := maxConnsIn(url); n > 0 {
 		config.MaxConns = n
 	}
@@ -107,6 +120,10 @@ func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 			db.Close()
 			return nil, err
 		}
+	}
+	if err := db.follow(o.Replicas); err != nil {
+		db.Close()
+		return nil, err
 	}
 	return db, nil
 }
@@ -162,6 +179,9 @@ func showProgram(params map[string]string) {
 // Close closes the connections. Calls of its Backends fail from then on.
 func (db *Database) Close() {
 	db.close.Do(func() {
+		if db.unfollow != nil {
+			db.unfollow()
+		}
 		db.hints.stop()
 		db.pool.Close()
 	})

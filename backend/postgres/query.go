@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark"
 )
 
 // queryTries is how often a query is repeated when the connection turns out to be
@@ -48,22 +50,28 @@ type namedLogs struct {
 	logs []id
 }
 
-func (b *Backend) settings(batch *pgx.Batch, n namedLogs) {
+// settings queues what a transaction at db, or at a replica of it, begins with.
+func (b *Backend) settings(db *Database, batch *pgx.Batch, n namedLogs) {
 	of, logs := "", ""
 	if len(n.logs) > 0 {
 		of, logs = idText(n.of), idList(n.logs)
 	}
-	b.db.planSettings(batch)
+	db.planSettings(batch)
 	batch.Queue(sqlSettings, idText(b.who.tenant), idText(b.who.user), b.set, of, logs)
 }
 
 // query sends queries in one round trip, which is one transaction. queue adds
-// them; it may be called again, and then starts over.
+// them; it may be called again, and then starts over. A replica answers where the
+// Reading of ctx allows it.
 func (b *Backend) query(ctx context.Context, n namedLogs, queue func(*pgx.Batch)) error {
 	if err := b.enter(ctx); err != nil {
 		return err
 	}
 	defer b.leave()
+	reading := b.readingOf(ctx)
+	if b.fromReplica(ctx, reading, n, queue) {
+		return nil
+	}
 	done, err := b.db.gates.of(ctx, toRead).enter(ctx, b.who)
 	if err != nil {
 		return err
@@ -71,11 +79,21 @@ func (b *Backend) query(ctx context.Context, n namedLogs, queue func(*pgx.Batch)
 	defer done()
 	for range queryTries {
 		batch := &pgx.Batch{}
-		b.settings(batch, n)
+		b.settings(b.db, batch, n)
 		queue(batch)
+		var at tidemark.CommitPosition
+		if reading != nil {
+			batch.Queue(sqlPosition).QueryRow(func(row pgx.Row) (err error) {
+				at, err = scanPosition(row)
+				return err
+			})
+		}
 		began := time.Now()
 		err = b.db.pool.SendBatch(ctx, batch).Close()
 		b.db.reads.add(began, err != nil && ctx.Err() == nil)
+		if err == nil && reading != nil {
+			reading.saw(at)
+		}
 		if err == nil || ctx.Err() != nil || !isAway(err) {
 			break
 		}

@@ -51,6 +51,9 @@ const sqlGetShared = `select o.owner, ` + recordColumns + ` from ` + sqlOthers +
 
 // Get returns the principal's own record, or else one that another owner shares.
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record, err error) {
+	if key.Kind == kindLease || key.Kind == kindPulse {
+		ctx = context.WithValue(ctx, readingKey{}, nil) // who holds a log is asked at the primary
+	}
 	owner := b.whose()
 	args := []any{b.who.tenant, owner, toText(key.Kind), toText(key.ID)}
 	var damage error

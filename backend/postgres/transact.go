@@ -17,6 +17,7 @@ func (b *Backend) inTransaction(ctx context.Context, work func(pgx.Tx) error) er
 		return err
 	}
 	defer b.leave()
+	b.readingOf(ctx).stay(true)
 	done, err := b.db.gates.of(ctx, toWrite).enter(ctx, b.who)
 	if err != nil {
 		return err
@@ -26,7 +27,7 @@ func (b *Backend) inTransaction(ctx context.Context, work func(pgx.Tx) error) er
 	for try := range commitTries {
 		err := pgx.BeginFunc(ctx, b.db.pool, func(tx pgx.Tx) error {
 			batch := &pgx.Batch{}
-			b.settings(batch, namedLogs{})
+			b.settings(b.db, batch, namedLogs{})
 			batch.Queue(`select set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '30s', true)`)
 			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 				return err

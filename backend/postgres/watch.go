@@ -215,6 +215,7 @@ func (h *hints) wait(one hint) (c chan struct{}, poll time.Duration, leave func(
 // that the caller sees that it went back.
 func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 	one := hintOf(b.who, log)
+	b.readingOf(ctx).stay(false) // a replica hears later
 	for first := true; ; first = false {
 		grown, poll, leave := b.db.hints.wait(one)
 		length, err := b.length(ctx, log)

@@ -113,7 +113,7 @@ func (b *Backend) Of(owner string) (tidemark.Backend, error) {
 	if err != nil {
 		return nil, tidemark.Invalidf("owner %.40q: not an id", owner)
 	}
-	of := &Backend{base: b.base, o: b.o, http: b.http, packs: b.packs, most: b.most, me: b.me, scopes: b.scopes, life: b.life, end: func() {}, owner: string(id)}
+	of := &Backend{base: b.base, o: b.o, http: b.http, packs: b.packs, most: b.most, me: b.me, scopes: b.scopes, life: b.life, seen: b.seen, end: func() {}, owner: string(id)}
 	of.o.ReadOnly = true
 	return of, nil
 }

@@ -100,6 +100,7 @@ func (b *Backend) send(ctx context.Context, c call, token string) (*answer, erro
 		cancel()
 		return nil, err
 	}
+	named := b.seen.name(req.Header)
 	watch := time.AfterFunc(quietFor, cancel)
 	res, err := b.http.Do(req)
 	quietly := !watch.Stop()
@@ -110,6 +111,7 @@ func (b *Backend) send(ctx context.Context, c call, token string) (*answer, erro
 		}
 		return nil, b.broken(err, sent.Load())
 	}
+	b.seen.note(res.Header, named)
 	if at, err := http.ParseTime(res.Header.Get("Date")); err == nil {
 		b.ahead.Store(int64(time.Until(at)))
 	}

@@ -66,6 +66,7 @@ type Backend struct {
 	closed  bool
 	commits sync.WaitGroup
 	ahead   atomic.Int64 // nanoseconds that the clock of the server is before this one
+	seen    *position    // shared by all that Of returned
 }
 
 var errClosed = errors.New("remote: closed")
@@ -75,7 +76,7 @@ var errClosed = errors.New("remote: closed")
 // or something else does. ErrDenied: the token is not accepted. ErrUnsupported:
 // the server speaks another version of the protocol.
 func Open(ctx context.Context, address string, o *Options) (*Backend, error) {
-	b := &Backend{}
+	b := &Backend{seen: new(position)}
 	if o != nil {
 		b.o = *o
 	}

@@ -66,26 +66,31 @@ is a transaction, so what is interrupted can be run again.`,
 }
 
 func databaseCheckCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var replicas []string
+	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check that no tenant can see another's rows",
 		Long: `Logs in as a server would and looks whether the policies, grants and roles are as
 they have to be: what serve does before it answers anybody. It also says whether
-the database is a standby, which takes no writes.`,
-		Example: "  tidemark --store postgres://tidemark@db/tidemark database check",
-		Args:    usage(cobra.NoArgs),
+the database is a standby, which takes no writes, and of each --replica whether it
+is one, whether it keeps tenants apart, and how far behind it is.`,
+		Example: `  tidemark --store postgres://tidemark@db/tidemark database check
+  tidemark --store postgres://tidemark@db/tidemark database check --replica postgres://tidemark@db2/tidemark`,
+		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			place, err := a.databaseURL()
 			if err != nil {
 				return err
 			}
-			is, err := serve.CheckDatabase(cmd.Context(), place)
+			is, err := serve.CheckDatabase(cmd.Context(), place, replicas...)
 			if err != nil {
 				return err
 			}
 			return a.printf(is, "%s\n", is)
 		},
 	}
+	cmd.Flags().StringArrayVar(&replicas, "replica", nil, "`URL` of a standby that answers reads; again for more")
+	return cmd
 }
 
 // databaseURL returns the URL of the store, which has to be on PostgreSQL.

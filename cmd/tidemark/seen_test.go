@@ -41,7 +41,7 @@ func figures(t *testing.T) []byte {
 		}
 	}
 	token := strings.TrimSpace(h.run(env, "token", "create", "prometheus", "--scope", "metrics"))
-	at := h.serve(env, "--tls-cert", cert, "--tls-key", secret)
+	at := h.serve(env, "--tls-cert", cert, "--tls-key", secret, "--replica", "postgres://nobody@127.0.0.1:1/none?connect_timeout=1")
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	ask := func(path string) (int, []byte) {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", at+path, nil)

@@ -10,15 +10,18 @@ type Recorder struct {
 	http.ResponseWriter
 	Status int
 	Bytes  int64
-	Before func(status int) // called before the answer begins; may be nil
-	Wrote  func(n int)      // called with the bytes of the answer, as they go; may be nil
+	before []func(status int)
+	Wrote  func(n int) // called with the bytes of the answer, as they go; may be nil
 }
+
+// Before has f called before the answer begins, after all that were given before.
+func (w *Recorder) Before(f func(status int)) { w.before = append(w.before, f) }
 
 func (w *Recorder) begin(status int) {
 	if w.Status == 0 {
 		w.Status = status
-		if w.Before != nil {
-			w.Before(status)
+		for _, f := range w.before {
+			f(status)
 		}
 	}
 }

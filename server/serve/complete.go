@@ -140,14 +140,35 @@ func (c *Config) consider(from Sources) error {
 		c.Store, of["store"].Origin = from.Store, from.StoreOrigin
 	}
 	if password := of["database-password"]; password.Origin != "default" && password.Origin != "environment "+password.Variable && open.IsPostgres(c.Store) {
-		u, err := url.Parse(c.Store)
-		if err != nil {
+		var err error
+		if c.Store, err = c.withPassword(from, c.Store); err != nil {
 			return tidemark.Invalidf("the store's URL cannot be read")
 		}
-		u.User = url.UserPassword(cmp.Or(u.User.Username(), u.Query().Get("user"), open.Getenv(from.Environ, "PGUSER")), c.databasePassword)
-		c.Store = u.String()
+		for i := range c.Replicas {
+			if c.Replicas[i], err = c.withPassword(from, c.Replicas[i]); err != nil {
+				return tidemark.Invalidf("the URL of a replica cannot be read")
+			}
+		}
+	}
+	for _, replica := range c.Replicas {
+		switch {
+		case !open.IsPostgres(c.Store):
+			return hint.With(tidemark.Invalidf("--replica: the store is no database, and has none"), "name one with --store postgres://ROLE@HOST/DATABASE")
+		case !open.IsPostgres(replica):
+			return tidemark.Invalidf("--replica %s: want postgres://ROLE@HOST/DATABASE", open.WithoutPassword(replica))
+		}
 	}
 	return c.CheckListener("--addr", c.Auth == AuthLocal)
+}
+
+// withPassword adds the password of the store's role to the URL of a database.
+func (c *Config) withPassword(from Sources, place string) (string, error) {
+	u, err := url.Parse(place)
+	if err != nil {
+		return "", err
+	}
+	u.User = url.UserPassword(cmp.Or(u.User.Username(), u.Query().Get("user"), open.Getenv(from.Environ, "PGUSER")), c.databasePassword)
+	return u.String(), nil
 }
 
 // Variables returns an environment that also has what the file says, for what reads
@@ -224,6 +245,9 @@ func (f *said) take(s *Setting, n *yaml.Node) error {
 			if item.Shape == yaml.List || item.Shape == yaml.Map || item.Shape == yaml.Null {
 				return wrong("this is %s, and a text is meant", item.Shape)
 			}
+			if s.urls && hasPassword(item.Text) {
+				return f.passwordIn(s, item)
+			}
 			*s.list = append(*s.list, item.Text)
 		}
 		return nil
@@ -238,13 +262,18 @@ func (f *said) take(s *Setting, n *yaml.Node) error {
 	if s.Secret {
 		return s.read(value)
 	}
-	if s.Name == "store" && hasPassword(value) {
-		return f.wrong(n.Line, n.Column, "put it into a file of its own, and say database_password_file: FILE", "store: a password does not belong into this file")
+	if (s.Name == "store" || s.urls) && hasPassword(value) {
+		return f.passwordIn(s, n)
 	}
 	if err := s.Set(value); err != nil {
 		return wrong("%q: %w", value, err)
 	}
 	return nil
+}
+
+// passwordIn refuses a URL with a password.
+func (f *said) passwordIn(s *Setting, n *yaml.Node) error {
+	return f.wrong(n.Line, n.Column, "put it into a file of its own, and say database_password_file: FILE", "%s: a password does not belong into this file", s.Key())
 }
 
 func hasPassword(store string) bool {

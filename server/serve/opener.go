@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
@@ -51,13 +53,14 @@ func newOpener(ctx context.Context, url string, options func(open.Access) *open.
 
 // OpenStores opens what a server serves: the database that a URL names, or the
 // store on this machine, which is created if it does not exist. With single,
-// there is one user, who owns that store.
-func OpenStores(ctx context.Context, url string, single bool, options func(open.Access) *open.Options) (*Opener, error) {
+// there is one user, who owns that store. Replicas are the URLs of standbys of the
+// database that answer reads.
+func OpenStores(ctx context.Context, url string, single bool, options func(open.Access) *open.Options, replicas ...string) (*Opener, error) {
 	t := newOpener(ctx, url, options)
 	t.single = single
 	var err error
 	if open.IsPostgres(url) {
-		if t.db, err = postgres.Connect(ctx, url, nil); err == nil {
+		if t.db, err = postgres.Connect(ctx, url, &postgres.Options{Replicas: replicas}); err == nil {
 			t.scopes = store.NewScopes(&store.Options{Places: search.EachWord})
 			t.work.Go(func() { t.scopes.Keep(postgres.Background(t.life)) })
 		}
@@ -107,6 +110,20 @@ func (t *Opener) Ready(ctx context.Context) error {
 	return err
 }
 
+// Reading begins what one request reads and changes; see server.Options. A position that
+// cannot be read is none.
+func (t *Opener) Reading(ctx context.Context, at string, changes bool) (context.Context, func(context.Context) string) {
+	from := postgres.ReadFrom{Primary: changes, Any: at == api.AnyPosition}
+	from.At, _ = tidemark.ParseCommitPosition(at)
+	ctx, reading := t.db.Reading(ctx, from)
+	return ctx, func(ctx context.Context) string {
+		if at, ok := reading.Position(ctx); ok {
+			return at.String()
+		}
+		return ""
+	}
+}
+
 // Measure returns how the connections to the database are used.
 func (t *Opener) Measure() []server.Measure {
 	if t.db == nil {
@@ -116,7 +133,7 @@ func (t *Opener) Measure() []server.Measure {
 	trips := func(of func(postgres.Trips) float64) []server.Value {
 		return []server.Value{{Labels: `{what="read"}`, Value: of(p.Reads)}, {Labels: `{what="commit"}`, Value: of(p.Commits)}}
 	}
-	return []server.Measure{
+	return append(measureReplicas(t.db.Replicas()), []server.Measure{
 		{Name: "tidemark_database_statements_total", Kind: "counter", Help: "Round trips to the database.", Values: trips(func(t postgres.Trips) float64 { return float64(t.N) })},
 		{Name: "tidemark_database_statement_failures_total", Kind: "counter", Help: "Round trips that failed. Most are tried again.",
 			Values: trips(func(t postgres.Trips) float64 { return float64(t.Failed) })},
@@ -128,6 +145,36 @@ func (t *Opener) Measure() []server.Measure {
 		server.One("tidemark_database_acquires_total", "counter", "How often a connection was needed.", float64(p.Asked)),
 		server.One("tidemark_database_waits_total", "counter", "How often there was none free.", float64(p.Waited)),
 		server.One("tidemark_database_wait_seconds_total", "counter", "How long was waited for one, by all together.", p.Waiting.Seconds()),
+	}...)
+}
+
+// measureReplicas returns how the replicas are doing; nothing when there are none.
+func measureReplicas(all []postgres.Replica) []server.Measure {
+	if len(all) == 0 {
+		return nil
+	}
+	each := func(of func(postgres.Replica) float64) (values []server.Value) {
+		for _, r := range all {
+			values = append(values, server.Value{Labels: fmt.Sprintf("{replica=%q}", r.Name), Value: of(r)})
+		}
+		return values
+	}
+	state := server.Measure{Name: "tidemark_replica_state", Kind: "gauge", Help: "1 for the state that a replica is in: it answers reads, is behind, does not answer, or is no replica of this database."}
+	for _, r := range all {
+		for _, s := range postgres.ReplicaStates {
+			v := server.Value{Labels: fmt.Sprintf("{replica=%q,state=%q}", r.Name, s)}
+			if r.State == s {
+				v.Value = 1
+			}
+			state.Values = append(state.Values, v)
+		}
+	}
+	return []server.Measure{state,
+		{Name: "tidemark_replica_reads_total", Kind: "counter", Help: "Round trips that a replica answered.", Values: each(func(r postgres.Replica) float64 { return float64(r.Reads) })},
+		{Name: "tidemark_replica_fallbacks_total", Kind: "counter", Help: "How often a replica was asked, and the primary had to answer.",
+			Values: each(func(r postgres.Replica) float64 { return float64(r.GivenUp) })},
+		{Name: "tidemark_replica_lag_seconds", Kind: "gauge", Help: "The age of the oldest change that a replica does not have.",
+			Values: each(func(r postgres.Replica) float64 { return r.Lag.Seconds() })},
 	}
 }
 

@@ -90,6 +90,14 @@ type DatabaseState struct {
 	Bytes    int64 `json:"bytes"`
 	Isolated bool  `json:"isolated"` // no tenant can see another's rows
 	Standby  bool  `json:"standby"`  // it takes no writes
+	// Replicas are those that were asked for. Each is one.
+	Replicas []ReplicaFound `json:"replicas,omitempty"`
+}
+
+// ReplicaFound is what a check of a replica found.
+type ReplicaFound struct {
+	Place       string `json:"place"`
+	BytesBehind int64  `json:"bytes_behind"` // of the write-ahead log
 }
 
 func (s DatabaseState) String() string {
@@ -97,11 +105,15 @@ func (s DatabaseState) String() string {
 	if s.Standby {
 		text += " It takes no writes now: it is a standby, or was made read-only."
 	}
+	for _, r := range s.Replicas {
+		text += fmt.Sprintf("\n%s is a replica of it, %d bytes behind.", r.Place, r.BytesBehind)
+	}
 	return text
 }
 
-// CheckDatabase logs in as a server would, and returns what it found.
-func CheckDatabase(ctx context.Context, place string) (is DatabaseState, err error) {
+// CheckDatabase logs in as a server would, also at the replicas, and returns what it found.
+// ErrInvalid: one of those is no replica of the database.
+func CheckDatabase(ctx context.Context, place string, replicas ...string) (is DatabaseState, err error) {
 	db, err := postgres.Connect(ctx, place, nil)
 	if err != nil {
 		return is, open.DatabaseHint(err)
@@ -113,6 +125,13 @@ func CheckDatabase(ctx context.Context, place string) (is DatabaseState, err err
 	}
 	if err = db.Writable(ctx); errors.Is(err, postgres.ErrReadOnly) {
 		is.Standby, err = true, nil
+	}
+	for _, replica := range replicas {
+		behind, checkErr := db.CheckReplica(ctx, replica)
+		if checkErr != nil {
+			return is, errors.Join(err, open.DatabaseHint(checkErr))
+		}
+		is.Replicas = append(is.Replicas, ReplicaFound{open.WithoutPassword(replica), behind})
 	}
 	return is, err
 }

@@ -42,6 +42,8 @@ type Config struct {
 	// database.
 	Store                    string
 	Migrate, RequireDatabase bool
+	// Replicas are the URLs of standbys of the database that answer reads.
+	Replicas []string
 	// Hosts are the names that it is called by, besides localhost. Without any,
 	// AuthLocal accepts only localhost, and the others any.
 	Hosts []string
@@ -131,7 +133,7 @@ func Check(ctx context.Context, c Config, p Program) error {
 	if err := v.check(ctx); err != nil || !open.IsPostgres(v.Store) {
 		return err
 	}
-	_, err := CheckDatabase(ctx, v.Store)
+	_, err := CheckDatabase(ctx, v.Store, v.Replicas...)
 	return err
 }
 
@@ -155,7 +157,7 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 			return err
 		}
 	}
-	if v.stores, err = OpenStores(ctx, v.Store, v.Auth == AuthLocal, v.Opening); err != nil {
+	if v.stores, err = OpenStores(ctx, v.Store, v.Auth == AuthLocal, v.Opening, v.Replicas...); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.stores.Close()) }()
@@ -198,6 +200,9 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 	o := server.Options{Open: t.Store, Backend: t.Backend, Holder: v.Holder, Ready: t.Ready, Export: v.download, Formats: transfer.Formats(),
 		Acts: t.Acts, Together: t.db != nil || t.single, NoAudit: !open.HasAudit(v.Store), Import: v.upload, Version: v.Version, Hosts: v.Hosts, Log: v.Log, Limits: v.Limits, Measure: v.measure,
 		Inspect: t.Inspect, MCP: v.MCP}
+	if len(v.Replicas) > 0 {
+		o.Reading = t.Reading
+	}
 	if o.AuditKeep, o.Forward, err = v.auditPlaces(v.Version); err != nil {
 		return nil, end, err
 	}

@@ -26,6 +26,7 @@ type Setting struct {
 	many *int
 	rate *float64
 	path bool // the text is the path of a file
+	urls bool // the list has URLs of databases, which may have commas
 }
 
 // Settings returns everything that can be set, in the order in which people read
@@ -43,6 +44,7 @@ func (c *Config) newSettings() []*Setting {
 		{Name: "store", Variable: "TIDEMARK_STORE", Everywhere: true, text: &c.Store, Help: "`URL` of the store to serve; without a password"},
 		{Name: "database-password", Variable: "PGPASSWORD", Secret: true, text: &c.databasePassword, Help: "the password of the store's role"},
 		{Name: "database-owner", Variable: open.DatabaseOwner, Secret: true, text: &c.databaseOwner, Help: "the `URL` of the owner of the tables, with the password, for migrate"},
+		{Name: "replica", urls: true, list: &c.Replicas, Help: "`URL` of a standby of the database that answers reads, without a password; again for more. Its password is that of the store's role"},
 		{Name: "key-file", Variable: "TIDEMARK_KEY_FILE", Everywhere: true, path: true, text: &c.keyFile, Help: "`FILE` with the key of an encrypted store"},
 		{Name: "addr", text: &c.Addr, Help: "`ADDRESS` to listen at"},
 		{Name: "auth", Variable: "AUTH_MODE", text: &c.Auth, Help: "who may call: local, oidc, or entra, which is oidc for Microsoft Entra"},
@@ -141,6 +143,12 @@ func (s *Setting) Shown() string {
 		return "(set)"
 	case s.Name == "store":
 		return open.WithoutPassword(s.String())
+	case s.urls:
+		var shown []string
+		for _, u := range *s.list {
+			shown = append(shown, open.WithoutPassword(u))
+		}
+		return strings.Join(shown, ",")
 	}
 	return s.String()
 }
@@ -150,6 +158,8 @@ func (s *Setting) Set(value string) error {
 	switch {
 	case s.text != nil:
 		*s.text = value
+	case s.urls:
+		*s.list = append(*s.list, value)
 	case s.list != nil:
 		*s.list = append(*s.list, strings.Split(value, ",")...)
 	case s.isNumber():

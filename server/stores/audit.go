@@ -315,11 +315,11 @@ func (s *Stores) Audited(routes *http.ServeMux, next http.Handler) http.Handler 
 				return
 			}
 		}
-		out.Before = func(status int) {
+		out.Before(func(status int) {
 			if status == http.StatusForbidden {
 				s.auditRefused(ctx, action, r.URL.Path)
 			}
-		}
+		})
 		defer func() {
 			failed := out.Status == 0 || out.Status >= 400
 			switch {

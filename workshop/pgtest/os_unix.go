@@ -92,6 +92,25 @@ func killFamily(pid int, ended <-chan struct{}) error {
 	return err
 }
 
+// suspendFamily stops a process with its children, or lets them go on.
+func suspendFamily(pid int, stop bool) error {
+	signal := syscall.SIGCONT
+	if stop {
+		signal = syscall.SIGSTOP
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		return err
+	}
+	if stop { // so that it starts no more of them
+		until(func() bool { return strings.ContainsAny(stateOf(pid), "TtZ") })
+	}
+	children, err := childrenOf(pid)
+	for _, child := range children {
+		_ = syscall.Kill(child, signal) // it may have ended by itself
+	}
+	return err
+}
+
 // until polls done, at most for serverTimeout.
 func until(done func() bool) {
 	for end := time.Now().Add(serverTimeout); !done() && time.Now().Before(end); {

@@ -25,3 +25,5 @@ func command(_ account, dir, program string, args ...string) *exec.Cmd {
 func apart(*exec.Cmd) {}
 
 func killFamily(int, <-chan struct{}) error { return errors.ErrUnsupported }
+
+func suspendFamily(int, bool) error { return errors.ErrUnsupported }

@@ -55,10 +55,11 @@ type Cluster struct {
 	settings []string
 	guard    *guard
 
-	mu     sync.Mutex
-	server *exec.Cmd
-	ended  chan struct{} // closed when server has ended
-	made   int           // databases
+	mu       sync.Mutex
+	server   *exec.Cmd
+	ended    chan struct{} // closed when server has ended
+	made     int           // databases
+	standbys int           // that were started
 
 	preparing sync.Mutex
 	originals map[string]*Database // what Prepared copies

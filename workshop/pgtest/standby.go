@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// standbyName is what a standby calls itself at its primary.
+// standbyName is what the first standby calls itself at its primary; the others have
+// a number behind it.
 const standbyName = "standby"
 
 // Standby starts a server that follows c and takes no writes until Promote. With
@@ -32,7 +34,13 @@ func (c *Cluster) Standby(synchronous bool) (*Cluster, error) {
 	if s.guard, err = watch(dir, "QUIT"); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := s.follow(c, synchronous); err != nil {
+	c.mu.Lock()
+	name := standbyName
+	if c.standbys++; c.standbys > 1 {
+		name += strconv.Itoa(c.standbys)
+	}
+	c.mu.Unlock()
+	if err := s.follow(c, name, synchronous); err != nil {
 		s.guard.end()
 		return nil, err
 	}
@@ -40,8 +48,8 @@ func (c *Cluster) Standby(synchronous bool) (*Cluster, error) {
 }
 
 // follow copies a primary, starts the copy, and waits until it streams.
-func (c *Cluster) follow(primary *Cluster, synchronous bool) error {
-	from := fmt.Sprintf("host=%s user=postgres application_name=%s", primary.dir, standbyName)
+func (c *Cluster) follow(primary *Cluster, name string, synchronous bool) error {
+	from := fmt.Sprintf("host=%s user=postgres application_name=%s", primary.dir, name)
 	if out, err := c.command("pg_basebackup", "-D", c.data(), "-d", from, "-R", "-X", "stream", "-c", "fast", "--no-sync").CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
 	}
@@ -54,11 +62,11 @@ func (c *Cluster) follow(primary *Cluster, synchronous bool) error {
 	if synchronous {
 		// After the copy: once promoted, it would wait for a standby of its own.
 		want = "sync"
-		if err := primary.tell(ctx, "alter system set synchronous_standby_names = '"+standbyName+"'", "select pg_reload_conf()"); err != nil {
+		if err := primary.tell(ctx, "alter system set synchronous_standby_names = '"+name+"'", "select pg_reload_conf()"); err != nil {
 			return err
 		}
 	}
-	return primary.until(ctx, `select count(*) = 1 from pg_stat_replication where state = 'streaming' and sync_state = $1`, want)
+	return primary.until(ctx, `select count(*) = 1 from pg_stat_replication where application_name = $1 and state = 'streaming' and sync_state = $2`, name, want)
 }
 
 // until waits for a query to answer true.
@@ -91,7 +99,7 @@ func (c *Cluster) Promote() error {
 	return c.until(ctx, `select pg_promote(true, 120) and not pg_is_in_recovery()`)
 }
 
-// CaughtUp waits until the standby of c has everything that was committed so far.
+// CaughtUp waits until the standbys of c have everything that was committed so far.
 func (c *Cluster) CaughtUp() error {
 	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
@@ -104,7 +112,7 @@ func (c *Cluster) CaughtUp() error {
 	if err := conn.QueryRow(ctx, `select pg_current_wal_insert_lsn()::text`).Scan(&end); err != nil {
 		return err
 	}
-	return c.until(ctx, `select count(*) = 1 from pg_stat_replication where flush_lsn >= $1::text::pg_lsn`, end)
+	return c.until(ctx, `select coalesce(bool_and(flush_lsn >= $1::text::pg_lsn), false) from pg_stat_replication`, end)
 }
 
 // Hold keeps a standby from receiving more, so that a primary that does not wait
@@ -114,6 +122,35 @@ func (c *Cluster) Hold() error {
 	defer cancel()
 	return errors.Join(c.tell(ctx, "alter system set primary_conninfo = ''", "select pg_reload_conf()"),
 		c.until(ctx, `select count(*) = 0 from pg_stat_wal_receiver`))
+}
+
+// HoldReplay has a standby receive everything and show nothing of it, until ResumeReplay.
+func (c *Cluster) HoldReplay() error {
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
+	defer cancel()
+	return errors.Join(c.tell(ctx, "select pg_wal_replay_pause()"), c.until(ctx, `select pg_get_wal_replay_pause_state() = 'paused'`))
+}
+
+// ResumeReplay ends HoldReplay.
+func (c *Cluster) ResumeReplay() error {
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
+	defer cancel()
+	return c.tell(ctx, "select pg_wal_replay_resume()")
+}
+
+// Suspend stops all processes of the server: it takes connections and questions, and says nothing. It
+// lasts until Resume.
+func (c *Cluster) Suspend() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return suspendFamily(c.server.Process.Pid, true)
+}
+
+// Resume ends Suspend.
+func (c *Cluster) Resume() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return suspendFamily(c.server.Process.Pid, false)
 }
 
 // Anywhere returns the URL of a database for whoever uses the first of several
