@@ -95,6 +95,9 @@ func (m *move) run(ctx context.Context) error {
 // pack puts the lines from first to last at the place, or as many as one commit moves.
 func (m *move) pack(ctx context.Context, first, last int64) error {
 	for l, err := range m.b.inner.Lines(ctx, m.log, tidemark.Span{From: first, To: last}) {
+		if t := (*tidemark.TrimmedError)(nil); errors.As(err, &t) {
+			return tidemark.Conflictf("%s: somebody else moves its lines", m.log)
+		}
 		if err != nil {
 			return err
 		}

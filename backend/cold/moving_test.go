@@ -1,6 +1,9 @@
 package cold
 
 import (
+	"context"
+	"errors"
+	"iter"
 	"sync"
 	"testing"
 
@@ -76,6 +79,44 @@ func TestAReaderSeesEverythingWhileLinesMove(t *testing.T) {
 }
 
 // FuzzDecode wants that no bytes lead to lines that do not match their sums.
+// overtaken is a Backend whose lines somebody moves just before they are read.
+type overtaken struct {
+	tidemark.Backend
+	before func()
+}
+
+func (o *overtaken) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	if before := o.before; before != nil {
+		o.before = nil
+		before()
+	}
+	return o.Backend.Lines(ctx, log, spans...)
+}
+
+func TestOfTwoWhoMoveTheSameLinesOneIsToldSo(t *testing.T) {
+	t.Parallel()
+	inner, s := memory.New(), newShelf()
+	first := over(inner, s)
+	commit(t, first, func(x *tidemark.Batch) { x.Appends = []tidemark.Append{talk(1, 25)} })
+	second := over(&overtaken{inner, func() {
+		if _, err := first.Move(t.Context(), log); err != nil {
+			t.Error(err)
+		}
+	}}, s)
+	if did, err := second.Move(t.Context(), log); !errors.Is(err, tidemark.ErrConflict) || did != (Moved{}) {
+		t.Errorf("Move = %+v, %v, want ErrConflict", did, err)
+	}
+	n := int64(0)
+	for l, err := range second.Lines(t.Context(), log, tidemark.Span{}) {
+		if n++; err != nil || l.Seq != n {
+			t.Fatalf("line %d, want %d: %v", l.Seq, n, err)
+		}
+	}
+	if n != 25 {
+		t.Errorf("%d lines, want 25", n)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	p := packer{log: log}
 	for _, l := range talk(1, 3).Lines {
