@@ -71,6 +71,9 @@ type Importer struct {
 
 	// Progress receives how many items of a kind were imported so far.
 	Progress func(n int, what string)
+	// Heard is called whenever something of a source was read: its disk answers. It may
+	// be called concurrently.
+	Heard func()
 	// Source is called before the files of a tool in the home folder are read.
 	Source func(tool convert.Tool, path string)
 	// Kept is called with the outcome of each item.
@@ -269,7 +272,7 @@ func (i *Importer) path(ctx context.Context, path string) error {
 		return tidemark.Storagef("%w", err)
 	}
 	if i.Tool == "" && path != "-" {
-		p, done, err := openSource(path, i.getenv)
+		p, done, err := i.openSource(path)
 		if err != nil {
 			return err
 		}

@@ -114,7 +114,7 @@ func (i *Importer) Part(ctx context.Context, at Place, listed Listed, units ...s
 			return false, false, err
 		}
 	}
-	p, done, err := openSource(at.Path, i.getenv)
+	p, done, err := i.openSource(at.Path)
 	if err != nil {
 		return false, false, err
 	}
@@ -275,7 +275,7 @@ func (p *part) place(s *convert.Session) bool {
 // others are listed with it. It is false for what is none: it is not there, no session
 // is made of it, or its name does not tell of which.
 func (i *Importer) UnitOf(ctx context.Context, at Place, file string) (f convert.SourceFile, ok bool) {
-	p, done, err := openSource(at.Path, i.getenv)
+	p, done, err := i.openSource(at.Path)
 	if err != nil {
 		return f, false
 	}

@@ -138,7 +138,7 @@ func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
 // begin begins to write a session, and reads it to its end.
 func (q *pipeline) begin(ctx context.Context, f *convert.Session) *writing {
 	w := &writing{id: f.ForeignID, units: f.Units, whole: f.Whole, done: make(chan struct{})}
-	handed, hand := handedOver(f, w.done)
+	handed, hand := handedOver(f, w.done, q.heard)
 	go func() {
 		defer close(w.done)
 		own := q.alone(w)
@@ -263,8 +263,8 @@ func (q *pipeline) stop(ctx context.Context, cause error) error {
 
 // handedOver returns a session whose entries are handed over by hand, which
 // reads them from the converter and returns when all are read or done is closed.
-// The session may be read elsewhere meanwhile.
-func handedOver(f *convert.Session, done <-chan struct{}) (handed *convert.Session, hand func()) {
+// The session may be read elsewhere meanwhile. Heard is called as entries come.
+func handedOver(f *convert.Session, done <-chan struct{}, heard func()) (handed *convert.Session, hand func()) {
 	copied := *f
 	copied.Workers = slices.Clone(f.Workers)
 	var all []func() bool
@@ -273,7 +273,7 @@ func handedOver(f *convert.Session, done <-chan struct{}) (handed *convert.Sessi
 			return nil
 		}
 		c := make(chan []readEntry, handedAhead)
-		all = append(all, func() bool { return handOver(f.ForeignID, entries, c, done) })
+		all = append(all, func() bool { return handOver(f.ForeignID, entries, c, done, heard) })
 		return func(yield func(convert.Entry, error) bool) {
 			for some := range c {
 				for _, e := range some {
@@ -305,7 +305,7 @@ type readEntry struct {
 
 // handOver sends the entries of a session, several at a time, until done is closed. A
 // converter that panics makes an error of that session.
-func handOver(session string, entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}) (sent bool) {
+func handOver(session string, entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}, heard func()) (sent bool) {
 	defer close(to)
 	var some []readEntry
 	handed := 0
@@ -321,6 +321,7 @@ func handOver(session string, entries iter.Seq2[convert.Entry, error], to chan<-
 		if len(some) == 0 {
 			return true
 		}
+		heard()
 		select {
 		case to <- some:
 			some, handed = nil, 0

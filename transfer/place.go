@@ -51,7 +51,7 @@ func (i *Importer) Found(ctx context.Context, p Place) bool { return i.isOf(ctx,
 // Detect returns the tool that wrote what is at a path: ErrInvalid if no tool is
 // known to.
 func (i *Importer) Detect(ctx context.Context, path string) (Place, error) {
-	p, done, err := openSource(path, i.getenv)
+	p, done, err := i.openSource(path)
 	if err != nil {
 		return Place{}, err
 	}
@@ -72,7 +72,7 @@ const maxListed = 200_000
 // all are listed. ErrUnsupported: they are too many.
 func (i *Importer) Files(ctx context.Context, at Place) iter.Seq2[convert.SourceFile, error] {
 	return func(yield func(convert.SourceFile, error) bool) {
-		p, done, err := openSource(at.Path, i.getenv)
+		p, done, err := i.openSource(at.Path)
 		if err != nil {
 			yield(convert.SourceFile{}, err)
 			return

@@ -35,7 +35,8 @@ type home struct {
 	family  transfer.Family
 
 	busy     bool         // something is done with it
-	answered atomic.Int64 // when its disk last did, in nanoseconds
+	answered atomic.Int64 // when something of it was last done, in nanoseconds
+	read     atomic.Int64 // when its disk last answered
 
 	// The files of units that changed lately, and which these are.
 	listed     transfer.Listed
