@@ -218,7 +218,8 @@ func (p *part) run(ctx context.Context, from convert.Source) (ok, kept bool, err
 		return true, false, nil
 	}
 	p.ledger.done = slices.DeleteFunc(p.ledger.done, func(u store.SourceUnit) bool { return p.related[u.Unit] })
-	return true, p.Skipped+p.Waiting == left && p.isKept(), p.ledger.keep(ctx)
+	kept = p.Skipped+p.Waiting == left && p.isKept()
+	return true, kept, errors.Join(p.ledger.unfinish(ctx), p.ledger.keep(ctx))
 }
 
 // isKept reports whether all units are, or will be, in the ledger as they are now. Those

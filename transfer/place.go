@@ -45,6 +45,17 @@ func (i *Importer) Knows(ctx context.Context, at Place) (bool, error) {
 	return true, err
 }
 
+// Imported reports whether a session was imported from a file of a place, as far as the
+// ledger tells.
+func (i *Importer) Imported(ctx context.Context, at Place, file string) bool {
+	dir, err := filepath.Abs(at.Path)
+	if err != nil || i.Opened == nil {
+		return false
+	}
+	_, err = i.Opened.Store.SourceUnit(ctx, store.Source{Machine: machineOf(i.Holder), Tool: at.Tool.Name, Path: dir}, file)
+	return err == nil
+}
+
 // Found reports whether the files at a place are the tool's.
 func (i *Importer) Found(ctx context.Context, p Place) bool { return i.isOf(ctx, p.Tool, p.Path) }
 

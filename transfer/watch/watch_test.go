@@ -533,6 +533,29 @@ func TestANewSessionIsImportedWithoutALookThroughTheHome(t *testing.T) {
 	}
 }
 
+func TestASessionThatIsDeletedSoonIsGone(t *testing.T) {
+	r := newRig(t)
+	fake := newFake(1000)
+	r.o.Notify = func() (Notifier, error) { return fake, nil }
+	r.o.SweepAfter, r.o.SweepAtLeast = time.Hour, time.Hour
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea")+say(idOf(0), 1, "/tea"))
+	r.run()
+	r.until("the first import", took(2))
+	r.append(r.transcript("-tea", 1), say(idOf(1), 0, "/tea"))
+	fake.changes <- Change{Path: r.transcript("-tea", 1), Folder: true}
+	r.until("a new session", func(e Event) bool { return e.Drafts == 1 })
+	if err := os.Remove(r.transcript("-tea", 1)); err != nil {
+		t.Fatal(err)
+	}
+	fake.changes <- Change{Path: r.transcript("-tea", 1)}
+	for is := r.status().Tools[0]; is.Gone != 1 || is.Drafts != 0; is = r.status().Tools[0] {
+		if t.Context().Err() != nil {
+			t.Fatalf("it never became gone: %+v", is)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func TestAWatcherTakesInWhatIsNoLongerIgnored(t *testing.T) {
 	r := newRig(t)
 	r.o.SweepAfter, r.o.SweepAtLeast = time.Hour, time.Hour // it has to know by itself
