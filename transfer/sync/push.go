@@ -169,6 +169,8 @@ func (p *publisher) shard(ctx context.Context, n int, ids []tidemark.SessionID) 
 		switch {
 		case errors.Is(err, tidemark.ErrStorage) || ctx.Err() != nil:
 			return err
+		case err != nil && y.refused != nil: // nothing new can be pushed
+			return y.refused
 		case err != nil:
 			y.problem(Problem{Session: id, What: err.Error(), Waits: true})
 			y.states[n].Sessions[id].Version = -1 // try it again

@@ -463,7 +463,7 @@ func TestForksAndWorkersTravel(t *testing.T) {
 	a.must(err)
 	a.must(w.Close(t.Context()))
 	a.sync()
-	b.sync()
+	dry(t, b)
 	same2(t, id, a, b)
 	same2(t, fork.ID, a, b)
 	if d := cmp.Diff([]string{"one", "two", "instead of three"}, b.path(fork.ID)); d != "" {
@@ -471,11 +471,20 @@ func TestForksAndWorkersTravel(t *testing.T) {
 	}
 	b.add(fork.ID, "and more")
 	b.sync()
-	a.sync()
+	dry(t, a)
 	same2(t, fork.ID, a, b)
 	i, err := b.s.Session(t.Context(), fork.ID)
 	if err != nil || i.Base == nil || i.Base.Session != id {
 		t.Errorf("it is no fork there: %+v, %v", i.Base, err)
+	}
+}
+
+// dry pulls what a dry run said would be.
+func dry(t *testing.T, h *home) {
+	t.Helper()
+	would := h.run(Options{Pull: true, DryRun: true}).Pulled
+	if did := h.run(Options{Pull: true}).Pulled; did.Entries == 0 || would.Sessions != did.Sessions || would.Entries != did.Entries {
+		t.Errorf("%s would pull %+v, and pulled %+v", h.name, would, did)
 	}
 }
 
