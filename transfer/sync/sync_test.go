@@ -462,16 +462,16 @@ func TestForksAndWorkersTravel(t *testing.T) {
 	_, err = w.AppendTo(t.Context(), "helper", tidemark.Say(tidemark.Assistant, "found it"))
 	a.must(err)
 	a.must(w.Close(t.Context()))
-	a.sync()
-	dry(t, b)
+	dry(t, a, Options{Push: true})
+	dry(t, b, Options{Pull: true})
 	same2(t, id, a, b)
 	same2(t, fork.ID, a, b)
 	if d := cmp.Diff([]string{"one", "two", "instead of three"}, b.path(fork.ID)); d != "" {
 		t.Error(d)
 	}
 	b.add(fork.ID, "and more")
-	b.sync()
-	dry(t, a)
+	dry(t, b, Options{Push: true})
+	dry(t, a, Options{Pull: true})
 	same2(t, fork.ID, a, b)
 	i, err := b.s.Session(t.Context(), fork.ID)
 	if err != nil || i.Base == nil || i.Base.Session != id {
@@ -479,12 +479,20 @@ func TestForksAndWorkersTravel(t *testing.T) {
 	}
 }
 
-// dry pulls what a dry run said would be.
-func dry(t *testing.T, h *home) {
+// dry does what a dry run said would be done.
+func dry(t *testing.T, h *home, o Options) {
 	t.Helper()
-	would := h.run(Options{Pull: true, DryRun: true}).Pulled
-	if did := h.run(Options{Pull: true}).Pulled; did.Entries == 0 || would.Sessions != did.Sessions || would.Entries != did.Entries {
-		t.Errorf("%s would pull %+v, and pulled %+v", h.name, would, did)
+	o.DryRun = true
+	would := h.run(o)
+	o.DryRun = false
+	did := h.run(o)
+	for _, c := range [][2]Count{{would.Pulled, did.Pulled}, {would.Pushed, did.Pushed}} {
+		if c[0].Sessions != c[1].Sessions || c[0].Entries != c[1].Entries {
+			t.Errorf("%s: %+v was said, %+v done", h.name, c[0], c[1])
+		}
+	}
+	if did.Pulled.Entries+did.Pushed.Entries == 0 {
+		t.Errorf("%s: nothing was done", h.name)
 	}
 }
 
