@@ -29,8 +29,9 @@ const (
 	// and its project may change, by which it is found.
 	besideWhole   = 512 << 10
 	besideWaiting = 4 << 20
-	// besideAhead is how often an import hands lines over before it waits.
-	besideAhead = 2
+	// besideAhead is how often an import hands lines over before it waits: some
+	// megabytes, so that it goes on while a segment is written.
+	besideAhead = 12
 	// besideFor is how long others are kept from indexing, and besidePause how long
 	// they may then: long enough for one that tries every second.
 	besideFor   = 10 * time.Second
