@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"compress/flate"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -49,6 +50,7 @@ type ledger struct {
 	units  map[string]*fileStamps      // by unit
 	known  map[string]store.SourceUnit // by unit, as kept
 	done   []store.SourceUnit          // imported, and not kept yet
+	packer *flate.Writer               // of bookmarks; nil: there was none yet
 }
 
 // listedFile is a file of the folder.

@@ -212,7 +212,11 @@ func (v *snapshot) since() time.Time {
 }
 
 func (g *gathering) begin() {
-	g.b, g.covered, g.notes, g.lines = segment.NewBuilder(), make(map[string][]segment.Span), nil, 0
+	if g.b == nil {
+		g.b = segment.NewBuilder()
+	}
+	g.b.Reset()
+	g.covered, g.notes, g.lines = make(map[string][]segment.Span), nil, 0
 }
 
 // log adds the lines of a log that are not indexed.
