@@ -18,9 +18,6 @@ import (
 // commit that indexes the lines: whatever is lost on the way is found by CatchUp.
 
 const (
-	// besideBytes is how much is gathered before it becomes a segment: few
-	// segments, in a process that also has the import in its memory.
-	besideBytes = 16 << 20
 	// besideFrom is how many lines an import has before it is worth to index beside
 	// it: fewer are indexed in a moment, when it is done.
 	besideFrom = 2000
@@ -40,18 +37,19 @@ const (
 
 // IndexBeside indexes what is appended by ChangedAt while that goes on. tell names a
 // session to which the import has appended all that it has. end waits until what was
-// told is indexed.
+// told is indexed. room is about how many bytes of memory words may take before they
+// become a segment: more make fewer segments.
 //
 // It promises nothing: what it cannot do, or ctx ends, is left to the CatchUp that comes
 // after each import. Of several at once, the first indexes what all of them append.
-func (s *Store) IndexBeside(ctx context.Context) (tell func(tidemark.SessionID), end func()) {
+func (s *Store) IndexBeside(ctx context.Context, room int) (tell func(tidemark.SessionID), end func()) {
 	tell = func(id tidemark.SessionID) { s.beside.Load().tell(id) }
 	if s.index == nil || s.mayIndex(ctx) != nil {
 		return tell, func() {}
 	}
-	x := &besideIndex{s: s, out: make(chan []handed, besideAhead), expected: make(map[tidemark.Key]int), waiting: make(map[tidemark.SessionID][]handed)}
+	x := &besideIndex{s: s, room: room, out: make(chan []handed, besideAhead), expected: make(map[tidemark.Key]int), waiting: make(map[tidemark.SessionID][]handed)}
 	var err error
-	if x.index, err = s.index.Handed(ctx, besideBytes); err != nil || !s.beside.CompareAndSwap(nil, x) {
+	if x.index, err = s.index.Handed(ctx, room); err != nil || !s.beside.CompareAndSwap(nil, x) {
 		return tell, func() {}
 	}
 	x.working.Go(func() { x.work(ctx) })
@@ -78,6 +76,7 @@ func (c handed) session() tidemark.SessionID {
 // besideIndex indexes beside an import. A nil one does nothing.
 type besideIndex struct {
 	s       *Store
+	room    int
 	out     chan []handed
 	working sync.WaitGroup
 
@@ -264,7 +263,7 @@ func (x *besideIndex) add(ctx context.Context, c handed) error {
 // again begins anew after something was taken out of the index. What was appended
 // before that may be what was taken out: CatchUp looks at it.
 func (x *besideIndex) again(ctx context.Context) (err error) {
-	x.index, err = x.s.index.Handed(ctx, besideBytes)
+	x.index, err = x.s.index.Handed(ctx, x.room)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.round++

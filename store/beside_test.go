@@ -56,7 +56,7 @@ func longImport(t *testing.T, s *store.Store, title string, entries int) tidemar
 func TestWhatAnImportTellsOfIsIndexedWhileItGoesOn(t *testing.T) {
 	b := memory.New()
 	s := store.New(b, &store.Options{Places: search.EachWord})
-	tell, end := s.IndexBeside(t.Context())
+	tell, end := s.IndexBeside(t.Context(), 1<<20)
 	tell(longImport(t, s, "", 2000))
 	for n := range 30 {
 		tell(importedLongAgo(t, s, fmt.Sprintf("question %d", n)))
@@ -77,7 +77,7 @@ func TestWhatAnImportTellsOfIsIndexedWhileItGoesOn(t *testing.T) {
 func TestAShortImportIsIndexedWhenItIsDone(t *testing.T) {
 	b := memory.New()
 	s := store.New(b, &store.Options{Places: search.EachWord})
-	tell, end := s.IndexBeside(t.Context())
+	tell, end := s.IndexBeside(t.Context(), 1<<20)
 	tell(importedLongAgo(t, s, "ebb"))
 	end()
 	if n, err := s.Unindexed(t.Context(), 0); err != nil || n != 2 || notes(t, b) != 1 {
@@ -105,7 +105,7 @@ func titles(t *testing.T, s *store.Store, query string) (found []string) {
 
 func TestASessionThatGetsItsTitleAtTheEndOfALongImportIsFoundByIt(t *testing.T) {
 	s := store.New(memory.New(), &store.Options{Places: search.EachWord})
-	tell, end := s.IndexBeside(t.Context())
+	tell, end := s.IndexBeside(t.Context(), 1<<20)
 	id := longImport(t, s, "provisional", 20_000) // more than waits for the end
 	i, err := s.Session(t.Context(), id)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestASessionThatGetsItsTitleAtTheEndOfALongImportIsFoundByIt(t *testing.T) 
 func TestWhatIsPurgedDuringALongImportIsNotIndexed(t *testing.T) {
 	b := memory.New()
 	s := store.New(b, &store.Options{Places: search.EachWord})
-	tell, end := s.IndexBeside(t.Context())
+	tell, end := s.IndexBeside(t.Context(), 1<<20)
 	tell(longImport(t, s, "", 3000))
 	purged := importedLongAgo(t, s, "neverwhere") // it waits to be told of
 	if err := s.Destroy(t.Context(), purged, who("me")); err != nil {
@@ -166,14 +166,14 @@ func TestIndexingBesideAnImportPromisesNothing(t *testing.T) {
 	s := store.New(memory.New(), &store.Options{Places: search.EachWord})
 	ended, stop := context.WithCancel(t.Context())
 	stop()
-	tell, end := s.IndexBeside(ended)
+	tell, end := s.IndexBeside(ended, 1<<20)
 	for n := range 2000 { // more than may wait
 		tell(tidemark.SessionID(fmt.Sprint(n)))
 	}
 	end()
 	id := importedLongAgo(t, s, "left")
 	plain := store.New(memory.New(), nil)
-	tell, end = plain.IndexBeside(t.Context())
+	tell, end = plain.IndexBeside(t.Context(), 1<<20)
 	tell(id)
 	end()
 	if n, err := s.CatchUp(t.Context(), nil); err != nil || n != 2 {

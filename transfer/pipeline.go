@@ -24,6 +24,9 @@ const (
 	handedEntries = 64
 	handedBytes   = 1 << 20
 	handedAhead   = 2
+	// indexRoom is how much memory the index of what is imported may take before it
+	// becomes a segment: few segments, which have to be merged seldom.
+	indexRoom = 16 << 20
 )
 
 // writing is a session on its way into the store, or an item that could not be
@@ -63,7 +66,7 @@ func (b *toolImport) all(ctx context.Context, p convert.Source, from string) (er
 	q := &pipeline{toolImport: b, from: from, cancel: cancel, told: func(tidemark.SessionID) {}}
 	if b.s != nil && !b.DryRun {
 		var indexed func()
-		q.told, indexed = b.s.IndexBeside(ctx)
+		q.told, indexed = b.s.IndexBeside(ctx, indexRoom)
 		defer indexed()
 	}
 	defer func() {
