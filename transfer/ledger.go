@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"compress/flate"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,6 +51,7 @@ type ledger struct {
 	known  map[string]store.SourceUnit // by unit, as kept
 	done   []store.SourceUnit          // imported, and not kept yet
 	grew   bool                        // some of them are new
+	packer *flate.Writer               // of bookmarks; nil: there was none yet
 }
 
 // listedFile is a file of the folder.

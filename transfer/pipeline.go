@@ -24,9 +24,9 @@ const (
 	handedEntries = 64
 	handedBytes   = 1 << 20
 	handedAhead   = 2
-	// indexedBeside is how many new entries an import has before it indexes beside
-	// its writing: fewer are indexed in a moment, when it is done.
-	indexedBeside = 2000
+	// indexRoom is how much memory the index of what is imported may take before it
+	// becomes a segment: few segments, which have to be merged seldom.
+	indexRoom = 16 << 20
 )
 
 // writing is a session on its way into the store, or an item that could not be
@@ -54,10 +54,7 @@ type pipeline struct {
 	cancel context.CancelCauseFunc
 	queue  []*writing
 
-	entries int                      // new ones so far
-	fresh   []tidemark.SessionID     // that have them, while they are few
-	index   func(tidemark.SessionID) // indexes a session beside; nil: they are few
-	indexed func()                   // waits until that is done
+	told func(tidemark.SessionID) // has a session that was written indexed
 }
 
 // all imports every session of a source. A converter that panics ends the import of
@@ -66,8 +63,12 @@ type pipeline struct {
 func (b *toolImport) all(ctx context.Context, p convert.Source, from string) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	q := &pipeline{toolImport: b, from: from, cancel: cancel, indexed: func() {}}
-	defer func() { q.indexed() }()
+	q := &pipeline{toolImport: b, from: from, cancel: cancel, told: func(tidemark.SessionID) {}}
+	if b.s != nil && !b.DryRun {
+		var indexed func()
+		q.told, indexed = b.s.IndexBeside(ctx, indexRoom)
+		defer indexed()
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			if err = q.report(ctx, 0); err != nil { // what was read before is whole
@@ -184,7 +185,7 @@ func (q *pipeline) report(ctx context.Context, left int) error {
 		switch {
 		case w.err == nil && w.result != nil:
 			q.keep(*w.result)
-			q.indexSoon(ctx, w.result)
+			q.told(w.result.Session)
 			if q.ledger != nil && len(w.skipped) == 0 {
 				id := w.result.Session
 				if w.guest {
@@ -205,26 +206,6 @@ func (q *pipeline) report(ctx context.Context, left int) error {
 		q.progress(len(q.Results)+q.Unchanged, "sessions")
 	}
 	return nil
-}
-
-// indexSoon has a session that was written indexed, once an import is known to be a
-// long one. The index after it has less to do then.
-func (q *pipeline) indexSoon(ctx context.Context, r *Result) {
-	if r.Entries == 0 || q.DryRun {
-		return
-	}
-	q.entries += r.Entries
-	q.fresh = append(q.fresh, r.Session)
-	if q.entries < indexedBeside {
-		return
-	}
-	if q.index == nil {
-		q.index, q.indexed = q.Opened.Store.IndexBeside(ctx)
-	}
-	for _, id := range q.fresh {
-		q.index(id)
-	}
-	q.fresh = q.fresh[:0]
 }
 
 // passOver counts a session that is not wanted here. Its files are not read again
