@@ -132,6 +132,11 @@ func (o *Opened) BringBack(ctx context.Context, id tidemark.SessionID) (logs int
 	if err != nil {
 		return 0, err
 	}
+	return BringBack(ctx, b, id)
+}
+
+// BringBack is Opened.BringBack of what one owner keeps.
+func BringBack(ctx context.Context, b *cold.Backend, id tidemark.SessionID) (logs int, err error) {
 	for log, err := range b.Logs(ctx) {
 		if err != nil {
 			return logs, err

@@ -136,6 +136,7 @@ func (b *Backend) Reach(ctx context.Context, url string) error {
 	}
 	for _, err := range place.List(ctx, "reach/") {
 		if err != nil {
+			b.places.counts.failedMove.Add(1)
 			return unreachable(url, err)
 		}
 	}

@@ -264,6 +264,17 @@ type Status struct {
 	Left     int              `json:"left"`             // objects that are to be deleted, and are not yet
 }
 
+// Add adds what another owner has there.
+func (st *Status) Add(more Status) {
+	st.Logs, st.Segments, st.Lines, st.Packed, st.Left = st.Logs+more.Logs, st.Segments+more.Segments, st.Lines+more.Lines, st.Packed+more.Packed, st.Left+more.Left
+	for place, bytes := range more.Places {
+		if st.Places == nil {
+			st.Places = make(map[string]int64)
+		}
+		st.Places[place] += bytes
+	}
+}
+
 // Status counts what is at places.
 func (b *Backend) Status(ctx context.Context) (st Status, err error) {
 	st.Places = make(map[string]int64)
