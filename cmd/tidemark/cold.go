@@ -123,9 +123,9 @@ readable. Objects that nothing needs any more are deleted a day later.`,
 			how.Progress, how.Skipped = a.progress, func(err error) { skipped++; a.complain(err) }
 			var did open.ColdMoved
 			if everyone {
-				t, users, err := a.everyone(cmd.Context())
-				if err != nil {
-					return err
+				t, users, failed := a.everyone(cmd.Context())
+				if failed != nil {
+					return failed
 				}
 				defer t.Close()
 				did, err = t.MoveCold(cmd.Context(), users, a.holder(cmd), how, true)
