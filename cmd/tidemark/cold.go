@@ -240,4 +240,11 @@ func (a *app) bringEveryone(ctx context.Context) error {
 	return errors.Join(a.printf(map[string]int{"logs": logs}, "%d logs brought back\n", logs), left)
 }
 
+// coldPlaces opens places with the keys that an environment names.
+func coldPlaces(environ []string) func(context.Context, string) (cold.Place, error) {
+	return func(ctx context.Context, url string) (cold.Place, error) {
+		return remote.Open(ctx, url, &remote.Options{Environ: environ})
+	}
+}
+
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store/upkeep"
-	"github.com/tidemark-sessions/tidemark/transfer/remote"
 )
 
 // A server moves the older lines of quiet sessions once in coldEvery, up to coldMost
@@ -50,13 +49,6 @@ func (c *Config) coldAge() (time.Duration, error) {
 		return 0, tidemark.Invalidf("--cold-older: %w", err)
 	}
 	return older, nil
-}
-
-// coldPlaces opens places with the keys that the settings of the server have.
-func coldPlaces(environ []string) func(context.Context, string) (cold.Place, error) {
-	return func(ctx context.Context, url string) (cold.Place, error) {
-		return remote.Open(ctx, url, &remote.Options{Environ: environ})
-	}
 }
 
 // Cold returns what every owner keeps in these stores, by owner: of a database each

@@ -81,7 +81,7 @@ type Program struct {
 	Version string
 	Holder  tidemark.Holder
 	Environ []string
-	// Opening says how stores are opened.
+	// Opening says how stores are opened, and cold places with the keys in Environ.
 	Opening func(open.Access) *open.Options
 	// Chat opens a conversation for the owner of the server's machine, and Folder
 	// says which folder it works in; Commands are what can be typed after a slash there.
@@ -121,7 +121,7 @@ func newRunning(c Config, p Program) *running {
 	p.Opening = func(how open.Access) *open.Options {
 		o := opening(how)
 		o.Environ = p.Environ // which has what the file says
-		o.Cold, o.ColdPlace = c.Cold, coldPlaces(p.Environ)
+		o.Cold = c.Cold
 		return o
 	}
 	return &running{Config: c, Program: p}
