@@ -90,3 +90,29 @@ create policy reads on tidemark.act for select using ((select tidemark.setting_i
 create or replace trigger look_again after update of tenant, owner, kind, id, version or delete on tidemark.record
   for each row when (old.kind in ('lease', 'session')) execute function tidemark.look_again();
 alter table tidemark.record enable trigger look_again;
+
+-- Who owns the tables moves a tenant to another database, and says so in the
+-- transaction: otherwise the owner sees what anybody would.
+create policy moves on tidemark.record to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+create policy moves on tidemark.log to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+create policy moves on tidemark.line to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+create policy moves on tidemark.share to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+create policy moves on tidemark.act to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+
+-- Writes are taken where the tenant is at home. Once in a transaction that is looked
+-- up; the first of its statements that writes holds the tenant there to the end.
+create or replace trigger check_home before insert or update or delete on tidemark.record
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.record enable trigger check_home;
+create or replace trigger check_home before insert or update or delete on tidemark.log
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.log enable trigger check_home;
+create or replace trigger check_home before insert or update or delete on tidemark.line
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.line enable trigger check_home;
+create or replace trigger check_home before insert or update or delete on tidemark.share
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.share enable trigger check_home;
+create or replace trigger check_home before insert or update or delete on tidemark.act
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.act enable trigger check_home;
