@@ -18,8 +18,9 @@ create table if not exists tidemark.home (
 create or replace function tidemark.check_home() returns trigger
 language plpgsql as $$
 declare
-  asked uuid := tidemark.setting_id('tidemark.tenant');
-  home  record;
+  asked   uuid := tidemark.setting_id('tidemark.tenant');
+  home    record;
+  ignored text;
 begin
   if not pg_try_advisory_xact_lock_shared(hashtextextended('tidemark.home ' || asked, 0)) then
     raise exception using errcode = 'TM004', message = 'the tenant is being switched to another database';
@@ -31,7 +32,7 @@ begin
       raise exception using errcode = 'TM003', message = 'the tenant is at another database', detail = home.elsewhere;
     end if;
   end if;
-  perform set_config('tidemark.home', asked::text, true);
+  ignored := set_config('tidemark.home', asked::text, true);
   return null;
 end $$;
 -- +goose StatementEnd
