@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ type Mover struct {
 	// Owners are the URLs of the owners of the tables, by the name of the database.
 	// MainName is among them.
 	Owners map[string]string
+	// StopAtMost is how long writers wait for the last pass; 0: 30 seconds. It is given
+	// up then, and tried again after another pass.
+	StopAtMost time.Duration
 	// Progress is told what was done. It may be nil.
 	Progress func(MoveProgress)
 
@@ -76,8 +80,8 @@ const (
 	// while writers wait, mostPasses how many are made at most before that.
 	quietRows  = 2000
 	mostPasses = 10
-	// stopAtMost is how long writers wait for the last pass. It is given up then, and
-	// tried again after another pass, switchTries times.
+	// stopAtMost is what writers wait where nobody says otherwise, and switchTries how
+	// often it is tried.
 	stopAtMost  = 30 * time.Second
 	switchTries = 5
 )
@@ -194,13 +198,14 @@ func (m *Mover) reconnect(ctx context.Context) error {
 // switchOver has writers wait, makes the last pass, compares, and commits that the
 // tenant has moved.
 func (m *Mover) switchOver(ctx context.Context, source, destination *moving, copied func(int64)) error {
-	ctx, cancel := context.WithTimeout(ctx, stopAtMost)
+	stop := cmp.Or(m.StopAtMost, stopAtMost)
+	ctx, cancel := context.WithTimeout(ctx, stop)
 	defer cancel()
 	return pgx.BeginTxFunc(ctx, source, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if err := m.enter(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '60s', true)`); err != nil {
+		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', $1, true)`, fmt.Sprint(2*stop.Milliseconds())); err != nil {
 			return err
 		}
 		// It waits for transactions that write, and nobody else gets in before it.

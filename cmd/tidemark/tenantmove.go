@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 func tenantMoveCommand(a *app) *cobra.Command {
 	var to, owners string
 	var finish, status bool
+	var stop time.Duration
 	cmd := &cobra.Command{
 		Use: "move NAME --to DATABASE", Short: "Move a tenant to another database, while it is used",
 		Long: `Copies everything that a tenant has to another PostgreSQL database, again and again
@@ -47,7 +49,7 @@ leaving gives the move up. What was left behind stays until --finish deletes it.
 		if err != nil {
 			return hint.With(err, "see them with: tidemark tenant ls")
 		}
-		m := &serve.TenantMove{Tenant: t.ID, Name: t.Name, Owners: owners, Environ: os.Environ(), Progress: a.progress}
+		m := &serve.TenantMove{Tenant: t.ID, Name: t.Name, Owners: owners, Environ: os.Environ(), StopAtMost: stop, Progress: a.progress}
 		var said fmt.Stringer
 		switch {
 		case status:
@@ -70,6 +72,7 @@ leaving gives the move up. What was left behind stays until --finish deletes it.
 	})
 	cmd.Flags().StringVar(&to, "to", "", "the `DATABASE` to move it to")
 	cmd.Flags().StringVar(&owners, "owners", "", "`FILE` with the owners of the databases, a line NAME: URL each")
+	cmd.Flags().DurationVar(&stop, "stop-at-most", 30*time.Second, "how long writers may wait for the switch; it is given up then, and tried again")
 	cmd.Flags().BoolVar(&finish, "finish", false, "delete what the other databases still have of it")
 	cmd.Flags().BoolVar(&status, "status", false, "say where it is, and change nothing")
 	return cmd

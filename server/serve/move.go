@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
@@ -17,9 +18,10 @@ type TenantMove struct {
 	Tenant, Name string // its id and its name
 	// Owners is the file with the URLs of the owners of the tables, by the name of the
 	// database. The owner of main can also be named by the environment.
-	Owners   string
-	Environ  []string
-	Progress func(format string, args ...any)
+	Owners     string
+	Environ    []string
+	StopAtMost time.Duration // see postgres.Mover
+	Progress   func(format string, args ...any)
 }
 
 // TenantMoved is what came of a move.
@@ -71,7 +73,7 @@ func (t *TenantMove) mover() (*postgres.Mover, error) {
 		return nil, hint.With(tidemark.Invalidf("the owner of the store's own database is not known: tenants are moved by the owners of the tables"),
 			"write main: postgres://OWNER:PASSWORD@HOST/DB into the file of --owners, or set $%s", open.DatabaseOwner)
 	}
-	return &postgres.Mover{Tenant: t.Tenant, Owners: owners, Progress: func(p postgres.MoveProgress) {
+	return &postgres.Mover{Tenant: t.Tenant, Owners: owners, StopAtMost: t.StopAtMost, Progress: func(p postgres.MoveProgress) {
 		switch p.Step {
 		case postgres.MoveCopies:
 			t.Progress("pass %d: %d rows copied", p.Pass, p.Rows)
