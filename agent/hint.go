@@ -20,9 +20,12 @@ func Hint(err error) string {
 	var refused *model.Error
 	var problem *api.Problem
 	var newer *tidemark.NewerError
+	var away *postgres.ElsewhereError
 	switch given := hint.Of(err); {
 	case given != "":
 		return given
+	case errors.As(err, &away) && away.Name != "":
+		return "tell this program where its databases are: $TIDEMARK_DATABASES names a file with a line NAME: URL for each"
 	case errors.Is(err, postgres.ErrUnavailable):
 		return "nothing that was acknowledged is lost; try again when the database is there"
 	case errors.As(err, &problem) && problem.Hint != "":

@@ -42,7 +42,7 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 	case "memory":
 		return memory.New(), nil
 	case "postgres", "postgresql":
-		b, err := postgres.Open(ctx, url, nil)
+		b, err := postgres.Open(ctx, url, &postgres.Options{Others: Databases(k.Environ)})
 		if err != nil {
 			return nil, DatabaseHint(err)
 		}

@@ -29,9 +29,10 @@ type TenantArchive struct {
 // TenantExport writes an archive for each tenant and user of a database into a
 // folder. Nobody's key is needed: what is encrypted stays so.
 type TenantExport struct {
-	Database *postgres.Database // opened by Run
-	Places   *cold.Places       // where older lines are
-	URL      string             // of the database, which no archive may overwrite
+	Database *postgres.Database                // opened by Run
+	Places   *cold.Places                      // where older lines are
+	URL      string                            // of the database, which no archive may overwrite
+	Others   func() (map[string]string, error) // see postgres.Options
 	Users    *tenant.Directory
 	Dir      string
 	Program  string                        // the program that the archives name as their maker
@@ -42,7 +43,7 @@ type TenantExport struct {
 
 // Run writes the archives of the named tenants, or without names of all.
 func (e *TenantExport) Run(ctx context.Context, names ...string) (err error) {
-	if e.Database, err = postgres.Connect(ctx, e.URL, nil); err != nil {
+	if e.Database, err = postgres.Connect(ctx, e.URL, &postgres.Options{Others: e.Others}); err != nil {
 		return open.DatabaseHint(err)
 	}
 	defer e.Database.Close()

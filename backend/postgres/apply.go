@@ -70,9 +70,10 @@ func newApplying(db *Database, who who, group []*pending) *applying {
 // The settings of a transaction that writes. A client that stalls in the middle
 // is disconnected, and one that waits does not wait for ever. synchronous_commit
 // is never off, whatever the server's default, because that would lose commits.
-const sqlBeginWriting = `select set_config('tidemark.tenant', $1, true), set_config('tidemark.user', $2, true),
+var sqlBeginWriting = `select set_config('tidemark.tenant', $1, true), set_config('tidemark.user', $2, true),
   set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '30s', true),
-  set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on' else current_setting('synchronous_commit') end, true)`
+  set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on' else current_setting('synchronous_commit') end, true),
+  ` + fmt.Sprintf(sqlHome, "$1")
 
 const sqlReserve = `select pg_advisory_xact_lock(k) from unnest($1::bigint[]) k`
 
@@ -250,7 +251,7 @@ func (a *applying) look(ctx context.Context, c *pgxpool.Conn) error {
 	batch := &pgx.Batch{}
 	batch.Queue("begin")
 	a.db.planSettings(batch)
-	batch.Queue(sqlBeginWriting, idText(tenant), idText(user))
+	a.db.queueHome(batch, 5, sqlBeginWriting, idText(tenant), idText(user))
 	if len(w.reserve) > 0 {
 		batch.Queue(sqlReserve, w.reserve)
 	}

@@ -105,7 +105,7 @@ func recordStatements(t *testing.T, url string) {
 	if err := db.detect(t.Context(), config, &Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.pooling(t.Context(), config); err != nil {
+	if err := db.pooling(t.Context(), config, &Options{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)

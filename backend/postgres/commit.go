@@ -71,9 +71,22 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
-	w := b.db.writer(b.db.laneOf(ctx, b.who, &batch))
-	defer b.db.letGo(w)
-	p := &pending{who: b.who, batch: &batch, acts: acts, done: make(chan struct{})}
+	var receipt tidemark.Receipt
+	err = b.atHome(ctx, func(db *Database) (err error) {
+		receipt, err = b.commitAt(ctx, db, &batch, acts)
+		return err
+	})
+	if errors.Is(err, tidemark.ErrConflict) {
+		return receipt, b.notYours(ctx, &batch, err)
+	}
+	return receipt, err
+}
+
+// commitAt is Commit at one database.
+func (b *Backend) commitAt(ctx context.Context, db *Database, batch *tidemark.Batch, acts []act) (tidemark.Receipt, error) {
+	w := db.writer(db.laneOf(ctx, b.who, batch))
+	defer db.letGo(w)
+	p := &pending{who: b.who, batch: batch, acts: acts, done: make(chan struct{})}
 	w.add(p)
 	select {
 	case <-p.done:
@@ -82,9 +95,6 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 			return tidemark.Receipt{}, ctx.Err()
 		}
 		<-p.done // it is in progress, and cannot be withdrawn
-	}
-	if errors.Is(p.err, tidemark.ErrConflict) {
-		return p.receipt, b.notYours(ctx, &batch, p.err)
 	}
 	return p.receipt, p.err
 }
@@ -305,7 +315,7 @@ func (w *writer) carryOut(group []*pending) {
 			w.carryOut(ofOne)
 		}
 		return
-	case err != nil && len(group) > 1 && refusedByServer(err) && !isAway(err):
+	case err != nil && len(group) > 1 && refusedByServer(err) && !isAway(err) && w.db.elsewhereIn(err) == nil:
 		for _, p := range group {
 			w.carryOut([]*pending{p})
 		}

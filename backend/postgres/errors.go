@@ -106,6 +106,9 @@ func (db *Database) named(err error) error {
 			return err
 		}
 	}
+	if away := db.elsewhereIn(err); away != nil {
+		return away
+	}
 	code := codeOf(err)
 	switch {
 	case isAway(err):

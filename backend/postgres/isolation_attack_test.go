@@ -111,7 +111,7 @@ func tellings() (all []statement) {
 		"select * from pg_stats where schemaname = 'tidemark'", "select * from pg_stats_ext_exprs", "select name, statement from pg_prepared_statements", "select * from pg_cursors",
 		"select * from pg_largeobject_metadata", "select tablename, policyname, qual from pg_policies",
 		"select schema_to_xml('tidemark', true, true, '')", "select word from ts_stat('select to_tsvector(encode(body, ''escape'')) from tidemark.line')",
-		"select * from tidemark.made", "select version_id, is_applied from tidemark.goose_db_version",
+		"select * from tidemark.made", "select * from tidemark.home", "select version_id, is_applied from tidemark.goose_db_version",
 		"select r.id, n.body from tidemark.record r join tidemark.log l using (kind, id) join tidemark.line n on n.log = l.log",
 		"select l.owner, count(*) from tidemark.log l join tidemark.line n using (tenant, owner, log) where l.kind = 'segment' group by 1",
 		"select count(*) from tidemark.line where key = 'k1'",
@@ -268,6 +268,7 @@ func seizures() (all []statement) {
 		"create or replace function tidemark.setting_id(name text) returns uuid language sql return null",
 		"alter function tidemark.setting_id(text) owner to current_user", "create schema mine", "reassign owned by current_user to postgres; drop owned by postgres",
 		"insert into tidemark.made values ('x', 'y')", "update tidemark.made set how = ''",
+		"insert into tidemark.home (tenant, state, elsewhere) values (gen_random_uuid(), 'moved', 'x')", "update tidemark.home set state = 'here'",
 		"insert into tidemark.goose_db_version (version_id, is_applied) values (99, true)", "update tidemark.goose_db_version set is_applied = false",
 		"do $$ begin execute format('set local role %I', (select tableowner from pg_tables where schemaname = 'tidemark' limit 1)); end $$",
 		"alter view tidemark.sessions set (security_invoker = false)", "create or replace view tidemark.jobs as select 1", "drop view tidemark.messages",
@@ -276,10 +277,10 @@ func seizures() (all []statement) {
 	} {
 		all = append(all, statement{sql: sql, refused: true})
 	}
-	for _, name := range []string{"made", "goose_db_version"} {
+	for _, name := range []string{"made", "home", "goose_db_version"} {
 		all = append(all, statement{sql: "delete from tidemark." + name, refused: true}, statement{sql: "lock table tidemark." + name + " in exclusive mode", refused: true})
 	}
-	for _, name := range append([]string{"made", "goose_db_version"}, withActs...) {
+	for _, name := range append([]string{"made", "home", "goose_db_version"}, withActs...) {
 		for _, sql := range []string{
 			"truncate tidemark.%s cascade", "drop table tidemark.%s cascade", "alter table tidemark.%s disable row level security", "alter table tidemark.%s no force row level security",
 			"alter table tidemark.%s owner to current_user", "alter table tidemark.%s add column x int", "drop policy tenant on tidemark.%s", "drop policy own on tidemark.%s",

@@ -34,6 +34,7 @@ var aRelation = regexp.MustCompile(`tidemark\.[a-z_]+`)
 const (
 	forced  = "the owner whose eyes it lends is under the policies, too"
 	nowhere = "a foreign key needs a table to put it on, and the role can make none that lasts"
+	owners  = "it lets the owner of the tables alone, who says so, and could take every policy away"
 	control = "nothing is taken away: what is found here is a fault of the test"
 )
 
@@ -60,13 +61,17 @@ func mutations(t *testing.T, db *pgtest.Database) (all []mutation) {
 	if !everyStatement() {
 		all[0].about = "tidemark.record" // for the others, TestNoStatementTellsOrChangesAForeignRow is the control
 	}
-	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark'`) {
+	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and roles = '{public}'`) {
 		add("", "drop policy %s", p)
 	}
-	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and qual is not null`) {
+	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and roles <> '{public}'`) {
+		add(owners, "drop policy %s", p)
+		add("", "alter policy %s to public using (true)", p)
+	}
+	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and roles = '{public}' and qual is not null`) {
 		add("", "alter policy %s using (true)", p)
 	}
-	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and cmd = 'ALL'`) {
+	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and roles = '{public}' and cmd = 'ALL'`) {
 		add("", "alter policy %s with check (true)", p)
 	}
 	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and cmd = 'INSERT' and with_check <> 'true'`) {

@@ -27,7 +27,7 @@ var policies string
 
 // Schema is the version of the tables that this program works with, the last of
 // the migrations.
-const Schema = 9
+const Schema = 10
 
 // versionTable is where goose records the applied migrations.
 const versionTable = "tidemark.goose_db_version"
@@ -377,6 +377,7 @@ var grants = map[string][]string{
 	"line":             {"SELECT", "INSERT", "DELETE"},
 	"share":            {"SELECT", "INSERT", "UPDATE", "DELETE"},
 	"act":              {"SELECT", "INSERT"},
+	"home":             {"SELECT"},
 	"made":             {"SELECT"},
 	"goose_db_version": {"SELECT"},
 	"sessions":         {"SELECT"},

@@ -365,6 +365,8 @@ func TestSelfTestTurnsRed(t *testing.T) {
 		change{"another policy", `create policy more on tidemark.record for select using (true)`, "policy more on record is there", tidemark.ErrDenied},
 		change{"function", `create or replace function tidemark.setting_id(name text) returns uuid language sql immutable return nullif(current_setting(name, true), '')::uuid`, "function setting_id", tidemark.ErrDenied},
 		change{"view", `alter view tidemark.sessions reset (security_invoker)`, "view sessions", tidemark.ErrDenied},
+		change{"a write where a tenant is not", `alter table tidemark.line disable trigger check_home`, "trigger check_home on line", tidemark.ErrDenied},
+		change{"a home of one's own", `grant insert on tidemark.home to ` + role, "INSERT on home", tidemark.ErrDenied},
 		change{"update of acts", `grant update (body) on tidemark.act to ` + role, "UPDATE on act", tidemark.ErrDenied},
 		change{"delete of acts", `grant delete on tidemark.act to ` + role, "DELETE on act", tidemark.ErrDenied},
 		change{"update of lines", `grant update (body) on tidemark.line to ` + role, "UPDATE on line", tidemark.ErrDenied},
@@ -409,7 +411,7 @@ func TestSelfTestTurnsRed(t *testing.T) {
 func tellPolicies(t *testing.T, url string) []string {
 	t.Helper()
 	all := strings.Split(tellOne[string](t, url, `select string_agg(policyname || ' ' || tablename, ',' order by 1) from pg_policies where schemaname = 'tidemark'`), ",")
-	if len(all) != 22 {
+	if len(all) != 27 {
 		t.Fatalf("%d policies: %v", len(all), all)
 	}
 	return all

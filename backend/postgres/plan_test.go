@@ -76,7 +76,7 @@ func newExplaining(t *testing.T, made *pgtest.Database, how Pooler) *explaining 
 	if err := db.detect(t.Context(), config, &Options{Pooler: how}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.pooling(t.Context(), config); err != nil {
+	if err := db.pooling(t.Context(), config, &Options{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
@@ -480,6 +480,7 @@ func hotStatements(t *testing.T, e *explaining) {
 					t.Errorf("%.200s\n  %s", s.Query, strings.Join(faults, "\n  "))
 				}
 			}
+			delete(used, "home_pkey") // the trigger of every statement that writes
 			if got := strings.Join(slices.Sorted(maps.Keys(used)), " "); got != op.want {
 				t.Errorf("indexes %s, want %s", got, op.want)
 			}

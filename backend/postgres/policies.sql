@@ -95,3 +95,29 @@ alter table tidemark.record enable trigger look_again;
 create or replace trigger stays_trimmed before update of length on tidemark.log
   for each row when (old.trimmed > 0 and new.length > old.length and old.length - old.trimmed < 10000) execute function tidemark.refuse_trimmed();
 alter table tidemark.log enable trigger stays_trimmed;
+
+-- Who owns the tables moves a tenant to another database, and says so in the
+-- transaction: otherwise the owner sees what anybody would.
+create policy moves on tidemark.record to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+create policy moves on tidemark.log to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+create policy moves on tidemark.line to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+create policy moves on tidemark.share to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+create policy moves on tidemark.act to current_user using ((select current_setting('tidemark.moves', true)) = 'on');
+
+-- Writes are taken where the tenant is at home. Once in a transaction that is looked
+-- up; the first of its statements that writes holds the tenant there to the end.
+create or replace trigger check_home before insert or update or delete on tidemark.record
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.record enable trigger check_home;
+create or replace trigger check_home before insert or update or delete on tidemark.log
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.log enable trigger check_home;
+create or replace trigger check_home before insert or update or delete on tidemark.line
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.line enable trigger check_home;
+create or replace trigger check_home before insert or update or delete on tidemark.share
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.share enable trigger check_home;
+create or replace trigger check_home before insert or update or delete on tidemark.act
+  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+alter table tidemark.act enable trigger check_home;

@@ -40,6 +40,9 @@ type Options struct {
 	// Replicas are the URLs of standbys that answer reads; see Reading. They need not
 	// answer now.
 	Replicas []string
+	// Others returns the URLs of the databases that tenants may have been moved to, by
+	// name. It is called when one is needed for the first time. Nil: there are none.
+	Others func() (map[string]string, error)
 	// Unchecked skips the self-test when connecting. For tests and repair.
 	Unchecked bool
 
@@ -75,6 +78,7 @@ type Database struct {
 	writers map[lane]*writer
 	fences  fences
 	hints   hints
+	homes   homes
 	close   sync.Once
 
 	reads, commits trips
@@ -112,7 +116,7 @@ func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 	if n := maxConnsIn(url); n > 0 {
 		config.MaxConns = n
 	}
-	if err := db.pooling(ctx, config); err != nil {
+	if err := db.pooling(ctx, config, o); err != nil {
 		return nil, db.named(err)
 	}
 	if !o.Unchecked {
@@ -129,12 +133,13 @@ func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 }
 
 // pooling makes the pool of connections, and begins to listen.
-func (db *Database) pooling(ctx context.Context, config *pgxpool.Config) (err error) {
+func (db *Database) pooling(ctx context.Context, config *pgxpool.Config, o *Options) (err error) {
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return err
 	}
 	db.gates = newGates(int(config.MaxConns))
 	db.hints.start(db, config.ConnConfig)
+	db.homes.start(db, o)
 	return nil
 }
 
@@ -182,6 +187,7 @@ func (db *Database) Close() {
 		if db.unfollow != nil {
 			db.unfollow()
 		}
+		db.homes.close()
 		db.hints.stop()
 		db.pool.Close()
 	})

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -41,8 +42,9 @@ func (db *Database) planSettings(batch *pgx.Batch) {
 
 // sqlSettings sets who asks, for this transaction alone. It goes before every
 // query, in the same round trip.
-const sqlSettings = `select set_config('tidemark.tenant', $1, true), set_config('tidemark.user', $2, true),
-  set_config('tidemark.workspaces', $3, true), set_config('tidemark.of', $4, true), set_config('tidemark.logs', $5, true)`
+var sqlSettings = `select set_config('tidemark.tenant', $1, true), set_config('tidemark.user', $2, true),
+  set_config('tidemark.workspaces', $3, true), set_config('tidemark.of', $4, true), set_config('tidemark.logs', $5, true),
+  ` + fmt.Sprintf(sqlHome, "$1")
 
 // namedLogs are logs of another owner whose lines a transaction reads.
 type namedLogs struct {
@@ -57,7 +59,7 @@ func (b *Backend) settings(db *Database, batch *pgx.Batch, n namedLogs) {
 		of, logs = idText(n.of), idList(n.logs)
 	}
 	db.planSettings(batch)
-	batch.Queue(sqlSettings, idText(b.who.tenant), idText(b.who.user), b.set, of, logs)
+	db.queueHome(batch, 5, sqlSettings, idText(b.who.tenant), idText(b.who.user), b.set, of, logs)
 }
 
 // query sends queries in one round trip, which is one transaction. queue adds
@@ -72,14 +74,19 @@ func (b *Backend) query(ctx context.Context, n namedLogs, queue func(*pgx.Batch)
 	if b.fromReplica(ctx, reading, n, queue) {
 		return nil
 	}
-	done, err := b.db.gates.of(ctx, toRead).enter(ctx, b.who)
+	return b.atHome(ctx, func(db *Database) error { return b.queryAt(ctx, db, reading, n, queue) })
+}
+
+// queryAt is query at one database.
+func (b *Backend) queryAt(ctx context.Context, db *Database, reading *Reading, n namedLogs, queue func(*pgx.Batch)) error {
+	done, err := db.gates.of(ctx, toRead).enter(ctx, b.who)
 	if err != nil {
 		return err
 	}
 	defer done()
 	for range queryTries {
 		batch := &pgx.Batch{}
-		b.settings(b.db, batch, n)
+		b.settings(db, batch, n)
 		queue(batch)
 		var at tidemark.CommitPosition
 		if reading != nil {
@@ -89,8 +96,8 @@ func (b *Backend) query(ctx context.Context, n namedLogs, queue func(*pgx.Batch)
 			})
 		}
 		began := time.Now()
-		err = b.db.pool.SendBatch(ctx, batch).Close()
-		b.db.reads.add(began, err != nil && ctx.Err() == nil)
+		err = db.pool.SendBatch(ctx, batch).Close()
+		db.reads.add(began, err != nil && ctx.Err() == nil)
 		if err == nil && reading != nil {
 			reading.saw(at)
 		}
@@ -101,7 +108,7 @@ func (b *Backend) query(ctx context.Context, n namedLogs, queue func(*pgx.Batch)
 	if ctx.Err() != nil && err != nil {
 		return ctx.Err()
 	}
-	return b.db.named(err)
+	return db.named(err)
 }
 
 // each reads the rows of a query.

@@ -18,16 +18,21 @@ func (b *Backend) inTransaction(ctx context.Context, work func(pgx.Tx) error) er
 	}
 	defer b.leave()
 	b.readingOf(ctx).stay(true)
-	done, err := b.db.gates.of(ctx, toWrite).enter(ctx, b.who)
+	return b.atHome(ctx, func(db *Database) error { return b.transactAt(ctx, db, work) })
+}
+
+// transactAt is inTransaction at one database.
+func (b *Backend) transactAt(ctx context.Context, db *Database, work func(pgx.Tx) error) error {
+	done, err := db.gates.of(ctx, toWrite).enter(ctx, b.who)
 	if err != nil {
 		return err
 	}
 	defer done()
 	pause := firstPause
 	for try := range commitTries {
-		err := pgx.BeginFunc(ctx, b.db.pool, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 			batch := &pgx.Batch{}
-			b.settings(b.db, batch, namedLogs{})
+			b.settings(db, batch, namedLogs{})
 			batch.Queue(`select set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '30s', true)`)
 			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 				return err
@@ -40,7 +45,7 @@ func (b *Backend) inTransaction(ctx context.Context, work func(pgx.Tx) error) er
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case try == commitTries-1 || !inTheWay(err) && (!isAway(err) || !pgconn.SafeToRetry(err)):
-			return b.db.named(err)
+			return db.named(err)
 		}
 		time.Sleep(pause/2 + rand.N(pause))
 		pause = min(2*pause, longPause)

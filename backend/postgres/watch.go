@@ -217,7 +217,7 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 	one := hintOf(b.who, log)
 	b.readingOf(ctx).stay(false) // a replica hears later
 	for first := true; ; first = false {
-		grown, poll, leave := b.db.hints.wait(one)
+		grown, poll, leave := b.db.homes.of(b.who.tenant).hints.wait(one)
 		length, err := b.length(ctx, log)
 		if err != nil || length > after || length < after && !first {
 			leave()

@@ -228,7 +228,7 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	if err != nil {
 		return err
 	}
-	e := &transfer.TenantExport{URL: place, Users: users, Dir: dir, Program: "tidemark " + version, Archives: []transfer.TenantArchive{},
+	e := &transfer.TenantExport{URL: place, Others: open.Databases(os.Environ()), Users: users, Dir: dir, Program: "tidemark " + version, Archives: []transfer.TenantArchive{},
 		Progress: func() func(archive.Progress) { return a.archiveProgress("Written", 0) }, Damaged: func(err error) { a.say("tidemark: %s: left out", err) }}
 	e.Places, _ = open.ColdPlaces(a.openOptions(open.Read))
 	defer e.Places.Close()

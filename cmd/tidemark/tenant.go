@@ -68,7 +68,7 @@ create. Who is suspended is kept out within seconds; what they keep stays.
 Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
-	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a), tenantRuleCommand(a), limitsCommand(a, nil),
+	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a), tenantRuleCommand(a), tenantMoveCommand(a), limitsCommand(a, nil),
 		a.erasing(&cobra.Command{Use: "delete NAME --yes", Short: "Erase a tenant and everything in it", Example: "  tidemark tenant delete acme --yes", Args: usage(cobra.ExactArgs(1))}, "tenant.erase", nil),
 		tenantStateCommand(a, "suspend", "Keep the users and tokens of a tenant out", tenant.Suspended),
 		tenantStateCommand(a, "resume", "Let the users and tokens of a tenant in again", tenant.Active))

@@ -59,7 +59,7 @@ func (h *house) another(url string, place func(context.Context, string) (cold.Pl
 	h.t.Helper()
 	stores, err := serve.OpenStores(h.t.Context(), h.made.Server, false, func(how open.Access) *open.Options {
 		return &open.Options{Access: how, Cold: url, ColdPlace: place}
-	})
+	}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}

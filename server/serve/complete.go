@@ -161,7 +161,25 @@ func (c *Config) consider(from Sources) error {
 			return tidemark.Invalidf("--replica %s: want postgres://ROLE@HOST/DATABASE", open.WithoutPassword(replica))
 		}
 	}
+	if err := c.checkDatabases(); err != nil {
+		return err
+	}
 	return c.CheckListener("--addr", c.Auth == AuthLocal)
+}
+
+// checkDatabases wants a file that can be read, and no replicas beside it: how far a
+// replica has to be is said by a position of one database.
+func (c *Config) checkDatabases() error {
+	switch {
+	case c.Databases == "":
+		return nil
+	case !open.IsPostgres(c.Store):
+		return hint.With(tidemark.Invalidf("--databases: the store is no database, and tenants move between databases"), "name one with --store postgres://ROLE@HOST/DATABASE")
+	case len(c.Replicas) > 0:
+		return tidemark.Invalidf("--databases and --replica: a server with several databases uses no replicas")
+	}
+	_, err := open.ReadDatabases(c.Databases)
+	return err
 }
 
 // withPassword adds the password of the store's role to the URL of a database.

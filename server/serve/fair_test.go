@@ -31,7 +31,7 @@ func TestAnImportInBulkKeepsNobodyElseFromTheirWork(t *testing.T) {
 	if strings.Contains(made.Server, "?") {
 		sep = "&"
 	}
-	stores, err := serve.OpenStores(t.Context(), made.Server+sep+"pool_max_conns=6", false, func(open.Access) *open.Options { return &open.Options{} })
+	stores, err := serve.OpenStores(t.Context(), made.Server+sep+"pool_max_conns=6", false, func(open.Access) *open.Options { return &open.Options{} }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,14 +57,13 @@ func newOpener(ctx context.Context, url string, options func(open.Access) *open.
 
 // OpenStores opens what a server serves: the database that a URL names, or the
 // store on this machine, which is created if it does not exist. With single,
-// there is one user, who owns that store. Replicas are the URLs of standbys of the
-// database that answer reads.
-func OpenStores(ctx context.Context, url string, single bool, options func(open.Access) *open.Options, replicas ...string) (*Opener, error) {
+// there is one user, who owns that store. The last is how the database is used.
+func OpenStores(ctx context.Context, url string, single bool, options func(open.Access) *open.Options, how *postgres.Options) (*Opener, error) {
 	t := newOpener(ctx, url, options)
 	t.single = single
 	var err error
 	if open.IsPostgres(url) {
-		if t.db, err = postgres.Connect(ctx, url, &postgres.Options{Replicas: replicas}); err == nil {
+		if t.db, err = postgres.Connect(ctx, url, how); err == nil {
 			t.scopes = store.NewScopes(&store.Options{Places: search.EachWord})
 			t.work.Go(func() { t.scopes.Keep(postgres.Background(t.life)) })
 		}

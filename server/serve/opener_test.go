@@ -19,7 +19,7 @@ func TestAnIndexThatFailedIsTakenUpAgain(t *testing.T) {
 	if err := postgres.Migrate(t.Context(), made.Owner, made.Role); err != nil {
 		t.Fatal(err)
 	}
-	stores, err := serve.OpenStores(t.Context(), made.Server, false, func(open.Access) *open.Options { return &open.Options{} })
+	stores, err := serve.OpenStores(t.Context(), made.Server, false, func(open.Access) *open.Options { return &open.Options{} }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

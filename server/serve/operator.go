@@ -25,7 +25,7 @@ func OpenOperator(ctx context.Context, place string, o *open.Options) (*open.Ope
 	case !open.IsPostgres(place):
 		return open.Open(ctx, place, o)
 	}
-	db, err := postgres.Connect(ctx, place, nil)
+	db, err := postgres.Connect(ctx, place, &postgres.Options{Others: open.Databases(o.Environ)})
 	if err != nil {
 		return nil, open.DatabaseHint(err)
 	}

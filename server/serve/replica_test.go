@@ -81,7 +81,7 @@ func newReplicatedNodes(t *testing.T) *replicatedNodes {
 		c.replicas, urls = append(c.replicas, standby), append(urls, c.made.At(standby).Server)
 	}
 	for range 2 {
-		stores, err := serve.OpenStores(t.Context(), c.made.Server, false, func(open.Access) *open.Options { return &open.Options{} }, urls...)
+		stores, err := serve.OpenStores(t.Context(), c.made.Server, false, func(open.Access) *open.Options { return &open.Options{} }, &postgres.Options{Replicas: urls})
 		if err != nil {
 			t.Fatal(err)
 		}

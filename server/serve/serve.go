@@ -44,6 +44,9 @@ type Config struct {
 	Migrate, RequireDatabase bool
 	// Replicas are the URLs of standbys of the database that answer reads.
 	Replicas []string
+	// Databases is the file with the databases that tenants may have been moved to; "":
+	// there are none.
+	Databases string
 	// Hosts are the names that it is called by, besides localhost. Without any,
 	// AuthLocal accepts only localhost, and the others any.
 	Hosts []string
@@ -141,6 +144,23 @@ func Check(ctx context.Context, c Config, p Program) error {
 	return err
 }
 
+// others reads where tenants may have been moved to. The role and its password are
+// those of the store, where the file does not say otherwise.
+func (c *Config) others() func() (map[string]string, error) {
+	if c.Databases == "" {
+		return nil
+	}
+	return func() (map[string]string, error) {
+		all, err := open.ReadDatabases(c.Databases)
+		for name, place := range all {
+			if err == nil && c.databasePassword != "" && !hasPassword(place) {
+				all[name], err = c.withPassword(Sources{}, place)
+			}
+		}
+		return all, err
+	}
+}
+
 // Run serves until ctx ends. Everything that could prevent the start is checked
 // before anything is created.
 func Run(ctx context.Context, c Config, p Program) (err error) {
@@ -161,7 +181,7 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 			return err
 		}
 	}
-	if v.stores, err = OpenStores(ctx, v.Store, v.Auth == AuthLocal, v.Opening, v.Replicas...); err != nil {
+	if v.stores, err = OpenStores(ctx, v.Store, v.Auth == AuthLocal, v.Opening, &postgres.Options{Replicas: v.Replicas, Others: v.others()}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.stores.Close()) }()

@@ -45,6 +45,7 @@ func (c *Config) newSettings() []*Setting {
 		{Name: "database-password", Variable: "PGPASSWORD", Secret: true, text: &c.databasePassword, Help: "the password of the store's role"},
 		{Name: "database-owner", Variable: open.DatabaseOwner, Secret: true, text: &c.databaseOwner, Help: "the `URL` of the owner of the tables, with the password, for migrate"},
 		{Name: "replica", urls: true, list: &c.Replicas, Help: "`URL` of a standby of the database that answers reads, without a password; again for more. Its password is that of the store's role"},
+		{Name: "databases", Variable: open.DatabasesVariable, path: true, text: &c.Databases, Help: "`FILE` with the databases that tenants were moved to, a line NAME: URL each, read when one is met for the first time"},
 		{Name: "key-file", Variable: "TIDEMARK_KEY_FILE", Everywhere: true, path: true, text: &c.keyFile, Help: "`FILE` with the key of an encrypted store"},
 		{Name: "addr", text: &c.Addr, Help: "`ADDRESS` to listen at"},
 		{Name: "auth", Variable: "AUTH_MODE", text: &c.Auth, Help: "who may call: local, oidc, or entra, which is oidc for Microsoft Entra"},

@@ -121,7 +121,7 @@ func (t *trial) lookInDatabase(ctx context.Context) (own tidemark.Backend, said 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	db, err := postgres.Connect(ctx, t.place.Store, nil)
+	db, err := postgres.Connect(ctx, t.place.Store, &postgres.Options{Others: t.homes.others})
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -142,6 +142,6 @@ func (t *trial) lookInDatabase(ctx context.Context) (own tidemark.Backend, said 
 	for _, f := range wrong {
 		faults = append(faults, fmt.Sprintf("audit verify: line %d: %s", f.Seq, f.What))
 	}
-	own, err = postgres.Open(ctx, t.place.Store, nil)
+	own, err = postgres.Open(ctx, t.place.Store, &postgres.Options{Others: t.homes.others})
 	return own, said, faults, err
 }

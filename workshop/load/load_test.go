@@ -25,6 +25,20 @@ func TestNothingIsLostDoubledOrOutOfOrderWhileServersAreStruck(t *testing.T) {
 	}
 }
 
+func TestNothingIsLostDoubledOrOutOfOrderWhileTheTenantMoves(t *testing.T) {
+	var out, log bytes.Buffer
+	code := run(t.Context(), []string{"-bin", program(t), "-followers", "20", "-writers", "8", "-entries", "30", "-drains", "1", "-kills", "1", "-cuts", "1", "-moves", "4"}, &out, &log)
+	if reason, ok := strings.CutPrefix(out.String(), "skipped: "); ok {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s, and CI=true", reason)
+		}
+		t.Skip(reason)
+	}
+	if code != 0 {
+		t.Errorf("exit %d\n%s%s", code, log.String(), out.String())
+	}
+}
+
 func TestEveryWriteHasItsAuditLineInAFileToo(t *testing.T) {
 	var out, log bytes.Buffer
 	code := run(t.Context(), []string{"-bin", program(t), "-sqlite", "-followers", "2", "-writers", "8", "-entries", "12", "-drains", "1", "-kills", "3"}, &out, &log)

@@ -1,8 +1,8 @@
 // Command load proves that a team's server loses nothing and delivers everything
 // exactly once, under attack: many clients write over HTTP, each to a session of
 // its own, many more follow those sessions, and meanwhile servers are stopped or
-// killed, connections to the database are cut, and an older program makes way for a
-// newer one. In the end every acknowledged
+// killed, connections to the database are cut, an older program makes way for a
+// newer one, and the tenant moves from database to database. In the end every acknowledged
 // entry is in its session once and in order, and every follower saw it once and in
 // order; and the audit log has one line for each of them, and none for anything
 // else. It uses a private PostgreSQL and real `tidemark serve` processes, and
@@ -39,6 +39,7 @@ func main() {
 type options struct {
 	followers, writers, entries, nodes int
 	drains, kills, cuts, crashes       int
+	moves                              int
 	failover                           bool
 	sqlite                             bool // the store is a file, and not a database
 	pause                              time.Duration
@@ -104,6 +105,7 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.IntVar(&o.kills, "kills", 3, "how many times a server is killed, and started again")
 	f.IntVar(&o.cuts, "cuts", 6, "how many times a half of the connections to the database is cut")
 	f.IntVar(&o.crashes, "crashes", 0, "how many times the database is killed, and started again")
+	f.IntVar(&o.moves, "moves", 0, "how many times the tenant is moved to another of three databases, each time by a mover that is killed and one that goes on")
 	f.BoolVar(&o.failover, "failover", false, "the database has a synchronous standby, which takes over in the middle")
 	f.BoolVar(&o.sqlite, "sqlite", false, "the store is a file of sqlite: nothing is cut, and no database crashes")
 	f.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0 takes one from the clock")
@@ -121,11 +123,13 @@ func parse(args []string, log io.Writer) (options, error) {
 		return o, errors.New("-followers, -writers, -entries and -nodes are at least 1")
 	case o.failover && o.crashes > 0:
 		return o, errors.New("-failover and -crashes exclude each other: who starts a primary again that was replaced has two")
-	case o.drains < 0 || o.kills < 0 || o.cuts < 0 || o.crashes < 0 || o.pause < 0:
-		return o, errors.New("-drains, -kills, -cuts, -crashes and -pause are at least 0")
+	case o.moves > 0 && (o.failover || o.from != "" || o.crashes > 0):
+		return o, errors.New("-moves is tried without -failover, -from and -crashes: those are about one database")
+	case o.moves < 0 || o.drains < 0 || o.kills < 0 || o.cuts < 0 || o.crashes < 0 || o.pause < 0:
+		return o, errors.New("-drains, -kills, -cuts, -crashes, -moves and -pause are at least 0")
 	}
 	if o.sqlite {
-		o.cuts, o.crashes, o.failover, o.from = 0, 0, false, ""
+		o.cuts, o.crashes, o.moves, o.failover, o.from = 0, 0, 0, false, ""
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())

@@ -29,6 +29,7 @@ type trial struct {
 	cluster *pgtest.Cluster // nil: the store is a file
 	standby *pgtest.Cluster // nil: the database has none, or it has taken over
 	db      *pgtest.Database
+	homes   homes         // the databases that the tenant moves between; empty: it stays
 	client  *nodes.Client // of writers
 	streams *nodes.Client // of followers
 
@@ -112,6 +113,9 @@ func (t *trial) prepare(ctx context.Context) (done func(), err error) {
 		for _, n := range t.nodes {
 			n.Kill()
 		}
+		for _, end := range t.homes.end {
+			end()
+		}
 		if t.o.dir != "" {
 			t.keepLogs(home)
 		}
@@ -146,6 +150,11 @@ func (t *trial) prepare(ctx context.Context) (done func(), err error) {
 		}
 		if err := t.place.Migrate(ctx, t.db.Owner); err != nil {
 			return done, err
+		}
+		if t.o.moves > 0 {
+			if err := t.otherHomes(ctx, home); err != nil {
+				return done, err
+			}
 		}
 	}
 	for range t.o.nodes {
@@ -279,7 +288,7 @@ func (t *trial) until(ctx context.Context, fulfilled func() bool) error {
 // that belong before it have begun, except the last: entries written after all
 // blows prove nothing.
 func (t *trial) keepStep(ctx context.Context, n int) error {
-	blows := t.o.drains + t.o.kills + t.o.cuts + t.o.crashes + t.o.upgrades()
+	blows := t.o.drains + t.o.kills + t.o.cuts + t.o.crashes + t.o.moves + t.o.upgrades()
 	if t.o.failover {
 		blows++
 	}
@@ -301,6 +310,9 @@ func (t *trial) strike(ctx context.Context) error {
 	}
 	for range t.o.crashes {
 		blows = append(blows, t.crash)
+	}
+	for range t.o.moves {
+		blows = append(blows, t.move)
 	}
 	for range t.o.upgrades() {
 		blows = append(blows, t.upgrade)
@@ -366,16 +378,21 @@ func (t *trial) kill(ctx context.Context) error {
 
 // cut ends about half of the database's client connections.
 func (t *trial) cut(ctx context.Context) error {
-	c, err := pgx.Connect(ctx, t.db.Super)
-	if err != nil {
-		return err
-	}
-	defer c.Close(ctx)
-	var n int
-	err = c.QueryRow(ctx, `select count(*) filter (where pg_terminate_backend(pid)) from pg_stat_activity
+	for _, db := range t.databases() {
+		c, err := pgx.Connect(ctx, db.Super)
+		if err != nil {
+			return err
+		}
+		var n int
+		err = c.QueryRow(ctx, `select count(*) filter (where pg_terminate_backend(pid)) from pg_stat_activity
  where datname = current_database() and pid <> pg_backend_pid() and random() < 0.5`).Scan(&n)
-	t.book.struck.cut += n
-	return err
+		c.Close(ctx)
+		if err != nil {
+			return err
+		}
+		t.book.struck.cut += n
+	}
+	return nil
 }
 
 // crash kills the database and restarts it, while the servers keep running.
@@ -451,6 +468,9 @@ func (t *trial) arrive(ctx context.Context) error {
 
 // look reads every session through a freshly started node.
 func (t *trial) look(ctx context.Context) error {
+	if err := t.finishMoves(ctx); err != nil {
+		return err
+	}
 	n := t.nodes[0]
 	if err := n.Drain(); err != nil {
 		return err
