@@ -471,9 +471,16 @@ func TestATenantIsMovedWhileItsLinesGoToAColdPlaceAndBack(t *testing.T) {
 		keep(t, b, tidemark.Batch{Puts: []tidemark.Record{record(l, 1, "{}")}, Appends: []tidemark.Append{{Log: l, Lines: someLines(l, 1, 9)}}})
 	}
 	keep(t, b, tidemark.Batch{Trims: []tidemark.Trim{{Log: other, Length: 9, Upto: 4}}})
+	var oldest []tidemark.Line // as they were kept
+	for l, err := range b.Lines(t.Context(), log, tidemark.Span{From: 1, To: 5}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		oldest = append(oldest, l)
+	}
 	for i, step := range []func(){
 		func() { keep(t, b, tidemark.Batch{Trims: []tidemark.Trim{{Log: log, Length: 9, Upto: 5}}}) },
-		func() { keep(t, b, tidemark.Batch{Fills: []tidemark.Append{{Log: log, Lines: someLines(log, 1, 5)}}}) },
+		func() { keep(t, b, tidemark.Batch{Fills: []tidemark.Append{{Log: log, Lines: oldest}}}) },
 		func() { keep(t, b, tidemark.Batch{Trims: []tidemark.Trim{{Log: log, Length: 9, Upto: 8}}}) },
 	} {
 		m := three.mover(ada.Tenant)
