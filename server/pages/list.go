@@ -249,6 +249,9 @@ func (s *Site) fillRows(ctx context.Context, l *listed, infos []store.Info, dama
 		v, err := l.st.ViewOf(infos[at])
 		if err == nil {
 			rows[at].Usage, err = s.used(ctx, v, &budget)
+			if errors.Is(err, tidemark.ErrColdAway) {
+				rows[at].Usage.Partial, err = true, nil // a later page counts it
+			}
 		}
 		if err := goneOrDamaged(err, &rows[at]); err != nil {
 			return err

@@ -26,6 +26,10 @@ const countAtOnce = 500
 func (s *Site) usedByNow(ctx context.Context, v *store.View) (web.Used, error) {
 	budget := countAtOnce
 	used, err := s.used(ctx, v, &budget)
+	if errors.Is(err, tidemark.ErrColdAway) {
+		used.Partial = true // a later page counts it
+		return used, nil
+	}
 	if err == nil && used.Partial {
 		s.Begin(ctx, TaskName(request.CallerOf(ctx).Principal, "count")+"/"+v.Name(), func(ctx context.Context, _ func(int64)) (any, error) {
 			return s.usedInSteps(ctx, v)
@@ -166,9 +170,6 @@ func (t *tally) count(ctx context.Context, st *store.Store, v *store.View, worke
 		}
 		to := t.upTo[worker] + min(v.Entries-t.upTo[worker], int64(*budget))
 		for e, err := range v.LogRange(ctx, t.upTo[worker]+1, to) {
-			if errors.Is(err, tidemark.ErrColdAway) {
-				return false, nil // a later page counts it
-			}
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return false, err
 			}
