@@ -394,8 +394,9 @@ type SessionView struct {
 type TalkView struct {
 	Session   string         `json:"-"`
 	Running   bool           `json:"running"`
-	Here      bool           `json:"here,omitempty"` // the viewer can stop it and answer
-	Turn      string         `json:"turn,omitempty"` // names what they stop
+	Shell     bool           `json:"shell,omitempty"` // what runs is a command of the person
+	Here      bool           `json:"here,omitempty"`  // the viewer can stop it and answer
+	Turn      string         `json:"turn,omitempty"`  // names what they stop
 	Pieces    []TalkPiece    `json:"pieces,omitempty"`
 	Questions []TalkQuestion `json:"questions,omitempty"`
 	Notice    string         `json:"notice,omitempty"`
