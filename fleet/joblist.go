@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
@@ -34,7 +35,39 @@ func (s *Store) Jobs(ctx context.Context, f JobFilter) iter.Seq2[tidemark.Job, e
 	if err := f.check(); err != nil {
 		return func(yield func(tidemark.Job, error) bool) { yield(tidemark.Job{}, err) }
 	}
+	if f == (JobFilter{}) {
+		return s.allJobs(ctx)
+	}
 	return records.List[tidemark.Job](ctx, s.k, tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit})
+}
+
+// allJobs reads all jobs in the order in which they are kept, and sorts them: following
+// their order would be a search for each.
+func (s *Store) allJobs(ctx context.Context) iter.Seq2[tidemark.Job, error] {
+	return func(yield func(tidemark.Job, error) bool) {
+		type touched struct {
+			job tidemark.Job
+			at  time.Time
+		}
+		var all []*touched
+		for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindJob, Order: tidemark.ByID}) {
+			t := &touched{at: r.Touched()}
+			if err == nil {
+				err = records.Decode(r, &t.job)
+			}
+			if err == nil {
+				all = append(all, t)
+			} else if !yield(t.job, err) || !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+		slices.SortStableFunc(all, func(a, b *touched) int { return b.at.Compare(a.at) })
+		for _, t := range all {
+			if !yield(t.job, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Job returns one job: ErrNotFound.

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,22 @@ func TestJobsAreListedPageByPage(t *testing.T) {
 			}
 		}
 		same(t, got, all)
+		// All of them, also the one that changed last, in the same order.
+		run := startJob(t, s, all[4], "owner", fleet.SlotLimits{})
+		if _, err := run.Finish(t.Context(), func(j *tidemark.Job) { j.Status = tidemark.JobCompleted }, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := append([]string{all[4]}, slices.Delete(slices.Clone(all), 4, 5)...)
+		for _, f := range []fleet.JobFilter{{}, {Agent: "coder"}} {
+			got = nil
+			for j, err := range s.Jobs(t.Context(), f) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, j.ID)
+			}
+			same(t, got, want)
+		}
 	})
 }
 

@@ -5,13 +5,17 @@ package forward
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -143,44 +147,23 @@ func TestASyslogGetsEveryLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("tcp", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		got := make(chan []string, 1)
-		go func() {
-			var all []string
-			defer func() { got <- all }()
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-			r := bufio.NewReader(c)
-			for {
-				size, err := r.ReadString(' ')
-				if err != nil {
-					return
+	// of TLS, the server of a test and what it is known by
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, network := range []string{"tcp", "tls"} {
+		t.Run(network, func(t *testing.T) {
+			connected(t, network, secure.TLS, func(place string) {
+				if network == "tls" {
+					place += "?ca=" + url.QueryEscape(ca)
 				}
-				n, _ := strconv.Atoi(strings.TrimSpace(size))
-				message := make([]byte, n)
-				if _, err := io.ReadFull(r, message); err != nil {
-					return
-				}
-				all = append(all, string(message))
-			}
-		}()
-		send(t, "tcp://"+l.Addr().String())
-		all := <-got
-		if len(all) != 3 {
-			t.Fatalf("%d messages", len(all))
-		}
-		for i, m := range all {
-			check(t, i+1, m)
-		}
-	})
+				send(t, place)
+			}, check)
+		})
+	}
 	for _, network := range []string{"udp", "unixgram"} {
 		t.Run(network, func(t *testing.T) {
 			address := "127.0.0.1:0"
@@ -207,9 +190,69 @@ func TestASyslogGetsEveryLine(t *testing.T) {
 			}
 		})
 	}
-	for _, place := range []string{"", "udp://host", "tcp://host:1/path", "https://host:1", "unix:"} {
+	for _, place := range []string{"", "udp://host", "tcp://host:1/path", "https://host:1", "unix:", "tcp://host:1?ca=x", "tls://host", "tls://host:1?ca=/nowhere", "tls://host:1?cert=" + ca, "tls://host:1?trust=all"} {
 		if _, err := Syslog(place, ""); !errors.Is(err, tidemark.ErrInvalid) {
 			t.Errorf("Syslog(%q) = %v, want ErrInvalid", place, err)
 		}
+	}
+}
+
+// connected has a syslog that is connected to, and checks what it gets.
+func connected(t *testing.T, network string, with *tls.Config, send func(place string), check func(*testing.T, int, string)) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := network + "://" + l.Addr().String()
+	if network == "tls" {
+		l = tls.NewListener(l, with)
+	}
+	defer l.Close()
+	got := make(chan []string, 1)
+	go func() {
+		var all []string
+		defer func() { got <- all }()
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		r := bufio.NewReader(c)
+		for {
+			size, err := r.ReadString(' ')
+			if err != nil {
+				return
+			}
+			n, _ := strconv.Atoi(strings.TrimSpace(size))
+			message := make([]byte, n)
+			if _, err := io.ReadFull(r, message); err != nil {
+				return
+			}
+			all = append(all, string(message))
+		}
+	}()
+	send(place)
+	all := <-got
+	if len(all) != 3 {
+		t.Fatalf("%d messages", len(all))
+	}
+	for i, m := range all {
+		check(t, i+1, m)
+	}
+}
+
+// TestASyslogIsWhoItSaysItIs has one whose certificate nobody vouches for.
+func TestASyslogIsWhoItSaysItIs(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	to, err := Syslog("tls://"+s.Listener.Addr().String(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, add := audited(t)
+	add(tenant.AuditDone, 1)
+	if err := forwarder(d, "a").Once(t.Context(), to, true); !errors.Is(err, tidemark.ErrStorage) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("lines went to a stranger: %v", err)
 	}
 }

@@ -63,7 +63,7 @@ func (c *Config) newSettings() []*Setting {
 		{Name: "token-file", path: true, text: &c.TokenFile, Help: "`FILE` with the token of the local user; without it server.token beside the store"},
 		{Name: "audit-anchors", path: true, text: &c.AnchorFile, Help: "`FILE` that gets the head of the audit log every minute; keep it elsewhere"},
 		{Name: "audit-keep", FileOnly: true, text: &c.AuditKeep, Help: "how long lines of the audit log are kept, such as 365d; for ever without it. They go by the month"},
-		{Name: "audit-syslog", FileOnly: true, text: &c.AuditSyslog, Help: "the `PLACE` of a syslog that gets the audit log, too: unix:/dev/log, udp://HOST:PORT or tcp://HOST:PORT"},
+		{Name: "audit-syslog", FileOnly: true, text: &c.AuditSyslog, Help: "the `PLACE` of a syslog that gets the audit log, too: unix:/dev/log, udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT, which may name files: ?ca=FILE&cert=FILE&key=FILE"},
 		{Name: "audit-webhook", FileOnly: true, text: &c.AuditWebhook, Help: "`URL` that gets the audit log, too, as JSON lines by POST"},
 		{Name: "audit-webhook-secret", Secret: true, text: &c.webhookSecret, Help: "the secret that these are signed with"},
 		{Name: "otlp-endpoint", Variable: "OTEL_EXPORTER_OTLP_ENDPOINT", text: &c.TraceEndpoint, Help: "`URL` of an OpenTelemetry collector"},

@@ -8,11 +8,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// A name that an entry got for one remote goes with it to the others. If the run ends
-// before this remote hears of the name, and the store is then put back to a backup, the
-// backup would give the same name to another entry, and of two entries of one name a
-// machine keeps one. So the first name of a run comes after a head that is newer than
-// any backup: whoever finds that takes another id.
+// A name that an entry got for one remote goes with it to the others, also to one that is
+// added later. If the run ends before this remote hears of the name, and the store is then
+// put back to a backup, the backup would give the same name to another entry, and of two
+// entries of one name a machine keeps one. So the first name of a run comes after a head
+// that is newer than any backup: whoever finds that takes another id.
 
 // nameLines gives the lines of a log up to a length names of this machine. ErrConflict:
 // the remote cannot be written, so there must be no new names.
@@ -27,20 +27,9 @@ func (y *syncer) nameLines(ctx context.Context, o *origins, length int64) error 
 	return nil
 }
 
-// claim writes a newer head with what the last one names, once a run. Where there is no
-// other remote, nobody can hear of a name that this one did not.
+// claim writes a newer head with what the last one names, once a run.
 func (y *syncer) claim(ctx context.Context) error {
-	if y.claimed || y.refused != nil {
-		return y.refused
-	}
-	others := false
-	for c, err := range y.remotes.all(ctx) {
-		if err != nil {
-			return err
-		}
-		others = others || c.Name != y.c.Name
-	}
-	if others {
+	if !y.claimed && y.refused == nil {
 		last := *y.head
 		last.Shards = y.published
 		err := y.writeHead(ctx, &last)
@@ -48,12 +37,11 @@ func (y *syncer) claim(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
-			y.refused = tidemark.Conflictf("it has entries that this remote does not know, and cannot be merged while the remote cannot be written (is it full, or read-only?): %v", err)
-			return y.refused
-		}
+		y.claimed, y.refused = err == nil, err
 	}
-	y.claimed = true
+	if y.refused != nil {
+		return tidemark.Conflictf("it has entries that this remote does not know, and cannot be merged while the remote cannot be written (is it full, or read-only?): %v", y.refused)
+	}
 	return nil
 }
 

@@ -244,6 +244,11 @@ func (w *segmentWriter) flush(ctx context.Context) error {
 	}
 	d := w.d
 	seg := segment{blob: blob{Key: d.key()}, From: w.from, To: w.next - 1}
+	for _, i := range w.items {
+		if i.Line == nil {
+			seg.Others += i.count()
+		}
+	}
 	data, err := d.y.ring.SealWith(d.kept.Keys[seg.Key].Key, sealedSegment(d.y.me.ID, d.kept.ID, w.worker, seg), text)
 	if err == nil {
 		seg.Bytes = int64(len(data))

@@ -196,15 +196,27 @@ func (p *puller) session(ctx context.Context, id tidemark.SessionID) error {
 	return nil
 }
 
-// wouldPull counts what would be pulled.
+// wouldPull counts what would be pulled, by the lists alone.
 func (y *syncer) wouldPull(ctx context.Context, id tidemark.SessionID, sources []source) error {
-	o, err := loadOrigins(ctx, y.k, id, "")
-	if err != nil {
-		return err
-	}
+	read := make(map[string]*origins)
 	for _, s := range sources {
-		y.report.Pulled.Entries += max(0, s.kept.log("").to()-o.Read[s.machine])
-		y.report.Purged += btoi(s.kept.Purged)
+		for _, l := range s.kept.Logs {
+			if l.Worker == pastLog {
+				continue
+			}
+			o := read[l.Worker]
+			if o == nil {
+				var err error
+				if o, err = loadOrigins(ctx, y.k, id, l.Worker); err != nil {
+					return err
+				}
+				read[l.Worker] = o
+			}
+			y.report.Pulled.Entries += l.after(o.Read[s.machine])
+		}
+	}
+	if slices.ContainsFunc(sources, func(s source) bool { return s.kept.Purged }) {
+		y.report.Purged++
 	}
 	y.report.Pulled.Sessions++
 	return nil

@@ -169,6 +169,8 @@ func (p *publisher) shard(ctx context.Context, n int, ids []tidemark.SessionID) 
 		switch {
 		case errors.Is(err, tidemark.ErrStorage) || ctx.Err() != nil:
 			return err
+		case err != nil && y.refused != nil: // nothing new can be pushed
+			return y.refused
 		case err != nil:
 			y.problem(Problem{Session: id, What: err.Error(), Waits: true})
 			y.states[n].Sessions[id].Version = -1 // try it again
@@ -302,17 +304,29 @@ func (y *syncer) wouldKeep(ctx context.Context, i store.Info, was *kept, st *sta
 	if err != nil {
 		return was, err
 	}
-	var log *keptLog
-	if was != nil {
-		log = was.log("")
+	have := was.clone(i.ID)
+	own := y.own(o, have.log("").to()+1, i.Entries-offsetOf(i.Base))
+	v, err := y.s.ViewOf(i)
+	if err != nil {
+		return was, err
 	}
-	own := y.own(o, log.to()+1, i.Entries-offsetOf(i.Base))
+	workers, err := v.WorkerInfos(ctx)
+	if err != nil {
+		return was, err
+	}
+	for _, w := range workers {
+		wo, err := loadOrigins(ctx, y.k, i.ID, w.Name)
+		if err != nil {
+			return was, err
+		}
+		own += y.own(wo, have.log(w.Name).to()+1, w.Entries)
+	}
 	y.report.Pushed.Entries += own
 	now, err := y.said(ctx, i, o)
 	if err != nil {
 		return was, err
 	}
-	if own == 0 && st.Workers == 0 && st.Known == sumOf(o.Registers) && maps.EqualFunc(now, o.Seen, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+	if own == 0 && st.Known == sumOf(o.Registers) && maps.EqualFunc(now, o.Seen, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 		return was, nil
 	}
 	return &kept{ID: i.ID}, nil

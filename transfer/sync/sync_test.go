@@ -462,20 +462,37 @@ func TestForksAndWorkersTravel(t *testing.T) {
 	_, err = w.AppendTo(t.Context(), "helper", tidemark.Say(tidemark.Assistant, "found it"))
 	a.must(err)
 	a.must(w.Close(t.Context()))
-	a.sync()
-	b.sync()
+	dry(t, a, Options{Push: true})
+	dry(t, b, Options{Pull: true})
 	same2(t, id, a, b)
 	same2(t, fork.ID, a, b)
 	if d := cmp.Diff([]string{"one", "two", "instead of three"}, b.path(fork.ID)); d != "" {
 		t.Error(d)
 	}
 	b.add(fork.ID, "and more")
-	b.sync()
-	a.sync()
+	dry(t, b, Options{Push: true})
+	dry(t, a, Options{Pull: true})
 	same2(t, fork.ID, a, b)
 	i, err := b.s.Session(t.Context(), fork.ID)
 	if err != nil || i.Base == nil || i.Base.Session != id {
 		t.Errorf("it is no fork there: %+v, %v", i.Base, err)
+	}
+}
+
+// dry does what a dry run said would be done.
+func dry(t *testing.T, h *home, o Options) {
+	t.Helper()
+	o.DryRun = true
+	would := h.run(o)
+	o.DryRun = false
+	did := h.run(o)
+	for _, c := range [][2]Count{{would.Pulled, did.Pulled}, {would.Pushed, did.Pushed}} {
+		if c[0].Sessions != c[1].Sessions || c[0].Entries != c[1].Entries {
+			t.Errorf("%s: %+v was said, %+v done", h.name, c[0], c[1])
+		}
+	}
+	if did.Pulled.Entries+did.Pushed.Entries == 0 {
+		t.Errorf("%s: nothing was done", h.name)
 	}
 }
 

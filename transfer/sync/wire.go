@@ -103,9 +103,10 @@ const pastLog = "/past" // no worker can be called so
 // segment is a run of lines of a log.
 type segment struct {
 	blob
-	From  int64 `json:"from"`
-	To    int64 `json:"to"`
-	Bytes int64 `json:"bytes"`
+	From   int64 `json:"from"`
+	To     int64 `json:"to"`
+	Others int64 `json:"others,omitempty"` // how many of these lines are not in it: another machine keeps them, or nobody needs them
+	Bytes  int64 `json:"bytes"`
 }
 
 // to is the last line of the log that is kept.
@@ -114,6 +115,17 @@ func (l *keptLog) to() int64 {
 		return 0
 	}
 	return l.Segments[len(l.Segments)-1].To
+}
+
+// after counts the lines after one that the machine itself keeps.
+func (l *keptLog) after(line int64) int64 {
+	n := int64(0)
+	for _, s := range l.Segments {
+		if s.To > line {
+			n += min(s.To-line, s.To-s.From+1-s.Others)
+		}
+	}
+	return max(0, n)
 }
 
 func (k *kept) log(worker string) *keptLog {
