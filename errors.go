@@ -29,7 +29,9 @@ var (
 	ErrNoSessions = Errorf(ErrNotFound, "there is no session yet")
 	ErrOnHold     = Errorf(ErrDenied, "on hold")
 	ErrLocalOnly  = Errorf(ErrInvalid, "local-only")
-	ErrWentBack   = Errorf(ErrConflict, "the log went back: the store was restored, or failed over to a copy that lacked its end")
+	// ErrColdAway: the place of older lines does not answer. Nothing else suffers.
+	ErrColdAway = Errorf(ErrStorage, "the cold place does not answer")
+	ErrWentBack = Errorf(ErrConflict, "the log went back: the store was restored, or failed over to a copy that lacked its end")
 )
 
 // Code is what one sentinel is called outside of Go.

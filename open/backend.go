@@ -46,7 +46,7 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 		if err != nil {
 			return nil, DatabaseHint(err)
 		}
-		return b, nil
+		return k.withCold(b), nil
 	case "http", "https":
 		return k.remote(ctx, url)
 	}

@@ -19,12 +19,20 @@ const ColdVariable = "TIDEMARK_COLD"
 // withCold returns b with the lines that were moved elsewhere. Only a move needs to
 // know where to: each log knows where its own are.
 func (k *opener) withCold(b tidemark.Backend) tidemark.Backend {
-	url := k.Cold
+	places, url := ColdPlaces(&k.Options)
+	return cold.Over(b, places, url)
+}
+
+// ColdPlaces returns the places that older lines are read from, for a program that
+// opens the Backends of many owners, and the URL of the one that they are moved to, ""
+// for none. Whoever calls it closes them.
+func ColdPlaces(o *Options) (*cold.Places, string) {
+	url := o.Cold
 	if url == "" {
-		url = Getenv(k.Environ, ColdVariable)
+		url = Getenv(o.Environ, ColdVariable)
 	}
-	places := k.ColdPlace
-	return cold.Over(b, cold.NewPlaces(func(ctx context.Context, url string) (cold.Place, error) {
+	places := o.ColdPlace
+	return cold.NewPlaces(func(ctx context.Context, url string) (cold.Place, error) {
 		if kind, _, _ := strings.Cut(url, ":"); kind != "file" && kind != "s3" {
 			return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a cold place", url), "name a folder: file:/srv/cold, or storage: s3://BUCKET/PREFIX")
 		}
@@ -32,14 +40,14 @@ func (k *opener) withCold(b tidemark.Backend) tidemark.Backend {
 			return nil, tidemark.Unsupportedf("this program does not open cold places")
 		}
 		return places(ctx, url)
-	}), url)
+	}), url
 }
 
 // Cold returns the cold tier of the store. ErrUnsupported: it has none.
 func (o *Opened) Cold() (*cold.Backend, error) {
 	b, ok := o.Inner.(*cold.Backend)
 	if !ok {
-		return nil, hint.With(tidemark.Unsupportedf("this store has no cold tier of its own"), "sqlite and files have one; for a server, run the command where its store is")
+		return nil, hint.With(tidemark.Unsupportedf("this store has no cold tier of its own"), "sqlite, files and PostgreSQL have one; for a server, run the command where its store is")
 	}
 	return b, nil
 }
@@ -51,6 +59,7 @@ func (o *Opened) bare() tidemark.Backend { return cold.Under(o.Inner) }
 type ColdMove struct {
 	Older    time.Duration // sessions that nobody touched for so long
 	DryRun   bool
+	Most     int64 // about how many bytes are moved at most; 0: all
 	Progress func(format string, args ...any)
 	Skipped  func(error) // a log that stays, since it is damaged
 }
@@ -79,9 +88,18 @@ func (o *Opened) MoveQuiet(ctx context.Context, how ColdMove) (did ColdMoved, er
 			return did, err
 		}
 	}
+	err = MoveCold(ctx, b, how, &did)
+	if err == nil && !how.DryRun {
+		did.Swept, err = b.Sweep(ctx)
+	}
+	return did, err
+}
+
+// MoveCold moves the older lines of what one owner keeps, and adds to what was done.
+func MoveCold(ctx context.Context, b *cold.Backend, how ColdMove, did *ColdMoved) error {
 	for r, err := range b.Quiet(ctx, time.Now().Add(-how.Older)) {
 		if err != nil {
-			return did, err
+			return err
 		}
 		var m cold.Moved
 		if how.DryRun {
@@ -98,13 +116,13 @@ func (o *Opened) MoveQuiet(ctx context.Context, how ColdMove) (did ColdMoved, er
 			how.Progress("%d logs moved, %d lines", did.Logs, did.Lines)
 		}
 		if err != nil {
-			return did, err
+			return err
+		}
+		if how.Most > 0 && did.Bytes >= how.Most {
+			return nil
 		}
 	}
-	if !how.DryRun {
-		did.Swept, err = b.Sweep(ctx)
-	}
-	return did, err
+	return nil
 }
 
 // BringBack puts the lines of a session back that were moved, or of all sessions where
@@ -114,6 +132,11 @@ func (o *Opened) BringBack(ctx context.Context, id tidemark.SessionID) (logs int
 	if err != nil {
 		return 0, err
 	}
+	return BringBack(ctx, b, id)
+}
+
+// BringBack is Opened.BringBack of what one owner keeps.
+func BringBack(ctx context.Context, b *cold.Backend, id tidemark.SessionID) (logs int, err error) {
 	for log, err := range b.Logs(ctx) {
 		if err != nil {
 			return logs, err

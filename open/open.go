@@ -178,7 +178,7 @@ func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := b.(*postgres.Backend); ok {
+	if _, ok := cold.Under(b).(*postgres.Backend); ok {
 		rules.Scopes = store.NewScopes(rules)
 	}
 	return &Opened{Store: store.New(b, rules), Backend: b, Inner: inner, scopes: rules.Scopes}, nil

@@ -33,6 +33,7 @@ func (s *Store) grew(b tidemark.Batch) {
 				s.written.add(a.Log)
 			}
 		}
+		s.beside.Load().hand(b)
 		s.o.Scopes.grew(s.backend)
 	}
 	s.signal()
@@ -77,8 +78,9 @@ func (s *Store) KeepIndexed(ctx context.Context) error {
 		}
 		err := s.follow(ctx)
 		switch {
-		case err == nil:
+		case err == nil && s.beside.Load() == nil: // else whoever imports merges in the end
 			merge()
+		case err == nil:
 		case errors.Is(err, tidemark.ErrUnsupported):
 			return nil
 		case index.IsBusy(err):

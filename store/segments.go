@@ -34,7 +34,9 @@ func (s *Store) datedBack(b *tidemark.Batch) {
 			continue
 		}
 		noted[id] = true
-		b.Puts = append(b.Puts, tidemark.NoteUnindexed(id))
+		note := tidemark.NoteUnindexed(id)
+		b.Puts = append(b.Puts, note)
+		s.beside.Load().expect(note.Key)
 	}
 }
 
@@ -233,6 +235,11 @@ func (t *telling) noted() bool {
 	return true
 }
 
+// yieldNote yields a note, which is deleted when the logs that it names are indexed.
+func (t *telling) yieldNote(r tidemark.Record) bool {
+	return t.yield(index.Log{Key: tidemark.Key{Kind: kindSession, ID: r.ID}, Note: tidemark.Precondition{Key: r.Key, Version: r.Version}}, nil)
+}
+
 // note yields the logs of a session of an owner that a note names.
 func (t *telling) note(r tidemark.Record, owner string) bool {
 	id, _ := sessionOf(r.Key)
@@ -275,6 +282,11 @@ func (x source) Words(ctx context.Context, log tidemark.Key) (index.Words, error
 	if err != nil {
 		return nil, err
 	}
+	return s.wordsOf(ctx, log, about)
+}
+
+// wordsOf returns a function that says which words a line of a log has.
+func (s *Store) wordsOf(ctx context.Context, log tidemark.Key, about Info) (index.Words, error) {
 	_, worker := sessionOf(log)
 	m, err := s.marksOf(ctx, about, worker)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -112,9 +113,10 @@ type Store struct {
 	k       *records.Kernel
 	vault   *vault.Vault
 	kept    *keptWriters
-	index   *index.Index   // nil: a search reads the logs
-	written *written       // what KeepIndexed has to index
-	shared  *sharedIndexes // of what others share
+	index   *index.Index                 // nil: a search reads the logs
+	written *written                     // what KeepIndexed has to index
+	shared  *sharedIndexes               // of what others share
+	beside  *atomic.Pointer[besideIndex] // of an import under way; nil in it: there is none
 }
 
 // Self returns this process as the holder of a session; program is the name that
@@ -125,7 +127,7 @@ func Self(program string) tidemark.Holder { return process.Self(program) }
 
 // New returns a Store over b, which it closes when it is closed.
 func New(b tidemark.Backend, o *Options) *Store {
-	s := &Store{backend: b, grown: make(chan struct{}, 1), kept: new(keptWriters), written: new(written), shared: new(sharedIndexes)}
+	s := &Store{backend: b, grown: make(chan struct{}, 1), kept: new(keptWriters), written: new(written), shared: new(sharedIndexes), beside: new(atomic.Pointer[besideIndex])}
 	if o != nil {
 		s.o = *o
 	}

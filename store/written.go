@@ -81,6 +81,9 @@ const smallMerge = 20_000
 // looked within a time.
 func (s *Store) indexWritten(ctx context.Context, within time.Duration) error {
 	logs := s.written.take()
+	if s.beside.Load() != nil {
+		within = -1 // what an import appends is indexed beside it
+	}
 	_, err := s.index.CatchUp(ctx, source{s: s}, index.Pace{Bytes: behindBytes, Only: logs, Within: within, Stamp: untilSometimes})
 	s.written.settle(logs, err)
 	if err != nil {

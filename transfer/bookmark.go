@@ -112,15 +112,29 @@ func (l *ledger) bookmark(unit string, at convert.Bookmark) []byte {
 	if err != nil || k.Sum == "" && f.rows == "" || l.s.MaskText(string(raw)) != string(raw) {
 		return nil // a secret stays where it is
 	}
-	var out bytes.Buffer
-	w, err := flate.NewWriter(&out, flate.BestSpeed)
-	if err == nil {
-		_, err = w.Write(raw)
-	}
-	if err != nil || w.Close() != nil || out.Len() > store.MaxUnitState {
+	packed, err := l.pack(raw)
+	if err != nil || len(packed) > store.MaxUnitState {
 		return nil
 	}
-	return out.Bytes()
+	return packed
+}
+
+// pack compresses a bookmark. The compressor is kept: a new one takes more than a
+// megabyte, for each session of an import.
+func (l *ledger) pack(raw []byte) ([]byte, error) {
+	var out bytes.Buffer
+	if l.packer == nil {
+		var err error
+		if l.packer, err = flate.NewWriter(&out, flate.BestSpeed); err != nil {
+			return nil, err
+		}
+	}
+	l.packer.Reset(&out)
+	if _, err := l.packer.Write(raw); err != nil {
+		return nil, err
+	}
+	err := l.packer.Close()
+	return out.Bytes(), err
 }
 
 // growth returns the bookmark of a unit, if what is before it and the other files

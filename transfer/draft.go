@@ -105,6 +105,9 @@ func (l *logImport) nameBranch(ctx context.Context) error {
 // goTo moves the head to where the tool has it.
 func (l *logImport) goTo(ctx context.Context) error {
 	head, ok := l.last, l.last > 0 && l.view != nil && l.w == nil && len(l.drafts) == 0
+	if l.tookAllBack() {
+		head, ok = store.Root, true
+	}
 	switch l.from.Head {
 	case "": // its last entry is the newest, unless an earlier import left it elsewhere
 	case convert.Root:
@@ -154,6 +157,14 @@ func (l *logImport) goTo(ctx context.Context) error {
 // where a person is in the session here is not changed.
 func (l *logImport) tookBack() bool {
 	return !l.tool.Grows && l.from.Head == "" && l.handed == nil && !l.moved
+}
+
+// tookAllBack reports whether the tool has nothing of the session any more but that it
+// is there. What could not be read was not taken back.
+func (l *logImport) tookAllBack() bool {
+	_, bare := l.existing(l.keyOf(l.under, importedName))
+	return l.worker == "" && l.view != nil && l.from.From == nil && l.from.Fork == nil && len(l.seqs) == 0 && len(l.drafts) == 0 &&
+		!bare && len(l.kept) > 0 && len(l.reports.skipped) == 0 && l.tookBack()
 }
 
 // backName begins the key of a marker for what a tool took back.

@@ -354,7 +354,7 @@ func (g *sessionImport) fill(ctx context.Context) error {
 		}
 		// The memory of a session is worth keeping even if nothing was said.
 		g.bare = true
-		begun := convert.Entry{Entry: tidemark.Entry{Kind: KindImported, At: g.clock}, ID: "@imported"}
+		begun := convert.Entry{Entry: tidemark.Entry{Kind: KindImported, At: g.clock}, ID: importedName}
 		if err := g.log(ctx, "", convert.All([]convert.Entry{begun})); err != nil {
 			return err
 		}
@@ -371,6 +371,9 @@ func (g *sessionImport) fill(ctx context.Context) error {
 // KindImported is the first entry of an imported session in which nothing was
 // said.
 const KindImported = "imported"
+
+// importedName is the id of that entry.
+const importedName = "@imported"
 
 // kindWorker is the first entry in the log of a worker. It holds the tool's
 // name for the worker and the call that started it.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -71,6 +72,9 @@ type Importer struct {
 
 	// Progress receives how many items of a kind were imported so far.
 	Progress func(n int, what string)
+	// Heard is called whenever something of a source was read: its disk answers. It may
+	// be called concurrently.
+	Heard func()
 	// Source is called before the files of a tool in the home folder are read.
 	Source func(tool convert.Tool, path string)
 	// Kept is called with the outcome of each item.
@@ -126,6 +130,19 @@ func Import(ctx context.Context, s *store.Store, path string, i *Importer) ([]Re
 		return one.Results, err
 	}
 	return one.Results, one.Index(ctx)
+}
+
+// importedGarbage is how much garbage gathers in a program that imports, in percent of
+// what is kept: lines and words come and go, and with the default they take as much
+// memory again.
+const importedGarbage = 50
+
+// CollectMore has less garbage gather in this process, unless its environment says how
+// much. It is for programs that do nothing but import.
+func CollectMore(environ []string) {
+	if open.Getenv(environ, "GOGC") == "" && open.Getenv(environ, "GOMEMLIMIT") == "" {
+		debug.SetGCPercent(importedGarbage)
+	}
 }
 
 func (i *Importer) progress(n int, what string) {
@@ -269,7 +286,7 @@ func (i *Importer) path(ctx context.Context, path string) error {
 		return tidemark.Storagef("%w", err)
 	}
 	if i.Tool == "" && path != "-" {
-		p, done, err := openSource(path, i.getenv)
+		p, done, err := i.openSource(path)
 		if err != nil {
 			return err
 		}

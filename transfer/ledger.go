@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"compress/flate"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -49,6 +50,8 @@ type ledger struct {
 	units  map[string]*fileStamps      // by unit
 	known  map[string]store.SourceUnit // by unit, as kept
 	done   []store.SourceUnit          // imported, and not kept yet
+	grew   bool                        // some of them are new
+	packer *flate.Writer               // of bookmarks; nil: there was none yet
 }
 
 // listedFile is a file of the folder.
@@ -262,17 +265,24 @@ func (l *ledger) imported(foreign string, units []convert.Unit, id tidemark.Sess
 		if from.Shared {
 			u.Session = ""
 		}
+		if u.Stamp == "" && was.Unit == "" && u.Session != "" && l.units[from.Name] != nil {
+			u.Stamp = changesStill // it is known by this that the session is gone, should it be deleted soon
+		}
 		if u.Stamp == "" || len(u.State) > store.MaxUnitState || u.Stamp == was.Stamp && u.Session == was.Session && bytes.Equal(u.State, was.State) {
 			continue
 		}
 		if at, ok := bookmarks[u.Unit]; ok {
 			u.Bookmark = l.bookmark(u.Unit, at)
 		}
-		l.done = append(l.done, u)
+		l.done, l.grew = append(l.done, u), l.grew || was.Unit == ""
 		u.Version++
 		l.known[u.Unit] = u
 	}
 }
+
+// changesStill is the stamp of a unit that was changed a moment ago. No file has it, so
+// the unit is read again.
+const changesStill = "changes"
 
 // keep keeps the units that were imported. If another import kept some
 // meanwhile, the next one reads those of this one again.
@@ -316,6 +326,19 @@ func (l *ledger) settleGone(ctx context.Context, who tidemark.Holder, all bool) 
 		}
 	}
 	return nil
+}
+
+// unfinish keeps that a part of the source was imported that is new: should it be deleted
+// soon, all is as it was when everything was imported, and yet something is gone.
+func (l *ledger) unfinish(ctx context.Context) error {
+	was, err := l.s.SourceState(ctx, l.source)
+	if err != nil || was.Stamp == changesStill || !l.grew {
+		if errors.Is(err, tidemark.ErrNotFound) {
+			err = nil
+		}
+		return err
+	}
+	return l.s.KeepSource(ctx, store.SourceState{Source: l.source, Stamp: changesStill, Sessions: was.Sessions})
 }
 
 // finish keeps that everything was imported.

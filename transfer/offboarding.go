@@ -181,8 +181,27 @@ func (x *Offboarding) principal(ctx context.Context, e *tenant.Erasure, p tidema
 			}
 		}
 	}
+	if err := w.vanish(ctx); err != nil {
+		return err
+	}
 	for _, id := range w.held {
 		e.OnHold = append(e.OnHold, tidemark.SessionName(p.User, id))
+	}
+	return nil
+}
+
+// vanish deletes what is left at cold places. If one does not answer, the erasure goes
+// on when it does.
+func (w *erasing) vanish(ctx context.Context) error {
+	c, ok := w.b.(interface {
+		Vanish(context.Context) error
+		Left(context.Context) error
+	})
+	if !ok {
+		return nil
+	}
+	if err := errors.Join(c.Vanish(ctx), c.Left(ctx)); err != nil {
+		return hint.With(err, "when the place can be reached again, the same command goes on")
 	}
 	return nil
 }

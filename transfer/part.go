@@ -114,7 +114,7 @@ func (i *Importer) Part(ctx context.Context, at Place, listed Listed, units ...s
 			return false, false, err
 		}
 	}
-	p, done, err := openSource(at.Path, i.getenv)
+	p, done, err := i.openSource(at.Path)
 	if err != nil {
 		return false, false, err
 	}
@@ -218,7 +218,8 @@ func (p *part) run(ctx context.Context, from convert.Source) (ok, kept bool, err
 		return true, false, nil
 	}
 	p.ledger.done = slices.DeleteFunc(p.ledger.done, func(u store.SourceUnit) bool { return p.related[u.Unit] })
-	return true, p.Skipped+p.Waiting == left && p.isKept(), p.ledger.keep(ctx)
+	kept = p.Skipped+p.Waiting == left && p.isKept()
+	return true, kept, errors.Join(p.ledger.unfinish(ctx), p.ledger.keep(ctx))
 }
 
 // isKept reports whether all units are, or will be, in the ledger as they are now. Those
@@ -275,7 +276,7 @@ func (p *part) place(s *convert.Session) bool {
 // others are listed with it. It is false for what is none: it is not there, no session
 // is made of it, or its name does not tell of which.
 func (i *Importer) UnitOf(ctx context.Context, at Place, file string) (f convert.SourceFile, ok bool) {
-	p, done, err := openSource(at.Path, i.getenv)
+	p, done, err := i.openSource(at.Path)
 	if err != nil {
 		return f, false
 	}

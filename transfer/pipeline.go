@@ -24,9 +24,9 @@ const (
 	handedEntries = 64
 	handedBytes   = 1 << 20
 	handedAhead   = 2
-	// indexedBeside is how many new entries an import has before it indexes beside
-	// its writing: fewer are indexed in a moment, when it is done.
-	indexedBeside = 2000
+	// indexRoom is how much memory the index of what is imported may take before it
+	// becomes a segment: few segments, which have to be merged seldom.
+	indexRoom = 16 << 20
 )
 
 // writing is a session on its way into the store, or an item that could not be
@@ -54,10 +54,7 @@ type pipeline struct {
 	cancel context.CancelCauseFunc
 	queue  []*writing
 
-	entries int                      // new ones so far
-	fresh   []tidemark.SessionID     // that have them, while they are few
-	index   func(tidemark.SessionID) // indexes a session beside; nil: they are few
-	indexed func()                   // waits until that is done
+	told func(tidemark.SessionID) // has a session that was written indexed
 }
 
 // all imports every session of a source. A converter that panics ends the import of
@@ -66,8 +63,12 @@ type pipeline struct {
 func (b *toolImport) all(ctx context.Context, p convert.Source, from string) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	q := &pipeline{toolImport: b, from: from, cancel: cancel, indexed: func() {}}
-	defer func() { q.indexed() }()
+	q := &pipeline{toolImport: b, from: from, cancel: cancel, told: func(tidemark.SessionID) {}}
+	if b.s != nil && !b.DryRun {
+		var indexed func()
+		q.told, indexed = b.s.IndexBeside(ctx, indexRoom)
+		defer indexed()
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			if err = q.report(ctx, 0); err != nil { // what was read before is whole
@@ -138,7 +139,7 @@ func (q *pipeline) write(ctx context.Context, f *convert.Session) error {
 // begin begins to write a session, and reads it to its end.
 func (q *pipeline) begin(ctx context.Context, f *convert.Session) *writing {
 	w := &writing{id: f.ForeignID, units: f.Units, whole: f.Whole, done: make(chan struct{})}
-	handed, hand := handedOver(f, w.done)
+	handed, hand := handedOver(f, w.done, q.heard)
 	go func() {
 		defer close(w.done)
 		own := q.alone(w)
@@ -184,7 +185,7 @@ func (q *pipeline) report(ctx context.Context, left int) error {
 		switch {
 		case w.err == nil && w.result != nil:
 			q.keep(*w.result)
-			q.indexSoon(ctx, w.result)
+			q.told(w.result.Session)
 			if q.ledger != nil && len(w.skipped) == 0 {
 				id := w.result.Session
 				if w.guest {
@@ -205,26 +206,6 @@ func (q *pipeline) report(ctx context.Context, left int) error {
 		q.progress(len(q.Results)+q.Unchanged, "sessions")
 	}
 	return nil
-}
-
-// indexSoon has a session that was written indexed, once an import is known to be a
-// long one. The index after it has less to do then.
-func (q *pipeline) indexSoon(ctx context.Context, r *Result) {
-	if r.Entries == 0 || q.DryRun {
-		return
-	}
-	q.entries += r.Entries
-	q.fresh = append(q.fresh, r.Session)
-	if q.entries < indexedBeside {
-		return
-	}
-	if q.index == nil {
-		q.index, q.indexed = q.Opened.Store.IndexBeside(ctx)
-	}
-	for _, id := range q.fresh {
-		q.index(id)
-	}
-	q.fresh = q.fresh[:0]
 }
 
 // passOver counts a session that is not wanted here. Its files are not read again
@@ -263,8 +244,8 @@ func (q *pipeline) stop(ctx context.Context, cause error) error {
 
 // handedOver returns a session whose entries are handed over by hand, which
 // reads them from the converter and returns when all are read or done is closed.
-// The session may be read elsewhere meanwhile.
-func handedOver(f *convert.Session, done <-chan struct{}) (handed *convert.Session, hand func()) {
+// The session may be read elsewhere meanwhile. Heard is called as entries come.
+func handedOver(f *convert.Session, done <-chan struct{}, heard func()) (handed *convert.Session, hand func()) {
 	copied := *f
 	copied.Workers = slices.Clone(f.Workers)
 	var all []func() bool
@@ -273,7 +254,7 @@ func handedOver(f *convert.Session, done <-chan struct{}) (handed *convert.Sessi
 			return nil
 		}
 		c := make(chan []readEntry, handedAhead)
-		all = append(all, func() bool { return handOver(f.ForeignID, entries, c, done) })
+		all = append(all, func() bool { return handOver(f.ForeignID, entries, c, done, heard) })
 		return func(yield func(convert.Entry, error) bool) {
 			for some := range c {
 				for _, e := range some {
@@ -305,7 +286,7 @@ type readEntry struct {
 
 // handOver sends the entries of a session, several at a time, until done is closed. A
 // converter that panics makes an error of that session.
-func handOver(session string, entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}) (sent bool) {
+func handOver(session string, entries iter.Seq2[convert.Entry, error], to chan<- []readEntry, done <-chan struct{}, heard func()) (sent bool) {
 	defer close(to)
 	var some []readEntry
 	handed := 0
@@ -321,6 +302,7 @@ func handOver(session string, entries iter.Seq2[convert.Entry, error], to chan<-
 		if len(some) == 0 {
 			return true
 		}
+		heard()
 		select {
 		case to <- some:
 			some, handed = nil, 0

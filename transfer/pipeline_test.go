@@ -265,7 +265,7 @@ func TestAConverterThatPanicsLosesOnlyWhatItWasAt(t *testing.T) {
 }
 
 func TestALongImportIndexesWhileItGoesOn(t *testing.T) {
-	for entries, want := range map[int]int64{indexedBeside / 2: indexedBeside / 2, 3 * indexedBeside: 0} {
+	for entries, want := range map[int]int64{1000: 1000, 6000: 0} {
 		var sessions []*convert.Session
 		for n := range 10 {
 			sessions = append(sessions, said(fmt.Sprint("s", n), entries/10))

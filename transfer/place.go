@@ -45,13 +45,24 @@ func (i *Importer) Knows(ctx context.Context, at Place) (bool, error) {
 	return true, err
 }
 
+// Imported reports whether a session was imported from a file of a place, as far as the
+// ledger tells.
+func (i *Importer) Imported(ctx context.Context, at Place, file string) bool {
+	dir, err := filepath.Abs(at.Path)
+	if err != nil || i.Opened == nil {
+		return false
+	}
+	_, err = i.Opened.Store.SourceUnit(ctx, store.Source{Machine: machineOf(i.Holder), Tool: at.Tool.Name, Path: dir}, file)
+	return err == nil
+}
+
 // Found reports whether the files at a place are the tool's.
 func (i *Importer) Found(ctx context.Context, p Place) bool { return i.isOf(ctx, p.Tool, p.Path) }
 
 // Detect returns the tool that wrote what is at a path: ErrInvalid if no tool is
 // known to.
 func (i *Importer) Detect(ctx context.Context, path string) (Place, error) {
-	p, done, err := openSource(path, i.getenv)
+	p, done, err := i.openSource(path)
 	if err != nil {
 		return Place{}, err
 	}
@@ -72,7 +83,7 @@ const maxListed = 200_000
 // all are listed. ErrUnsupported: they are too many.
 func (i *Importer) Files(ctx context.Context, at Place) iter.Seq2[convert.SourceFile, error] {
 	return func(yield func(convert.SourceFile, error) bool) {
-		p, done, err := openSource(at.Path, i.getenv)
+		p, done, err := i.openSource(at.Path)
 		if err != nil {
 			yield(convert.SourceFile{}, err)
 			return

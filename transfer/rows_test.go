@@ -197,7 +197,9 @@ func TestOfASessionInADatabaseOnlyRowsThatWereAddedAreRead(t *testing.T) {
 		"UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_001_000'"}
 	for name, changes := range map[string][2]string{"opencode": opencode, "kilo-cli": opencode,
 		"goose": {"UPDATE messages SET content_json = replace(content_json, 'message 0', 'UNSEEN  0') WHERE message_id = 'm1_0'",
-			"UPDATE messages SET content_json = replace(content_json, 'UNSEEN  0', 'UNSEEN 0') WHERE message_id = 'm1_0'"}} {
+			"UPDATE messages SET content_json = replace(content_json, 'UNSEEN  0', 'UNSEEN 0') WHERE message_id = 'm1_0'"},
+		"cursor": {"UPDATE cursorDiskKV SET value = replace(value, 'message 0', 'UNSEEN  0') WHERE key = 'bubbleId:c1:b0'",
+			"INSERT INTO cursorDiskKV SELECT key, value FROM cursorDiskKV WHERE key = 'bubbleId:c1:b0'"}} {
 		t.Run(name, func(t *testing.T) {
 			how := rowTools[name]
 			h, by := rowHome(t, name, 2)
@@ -205,7 +207,7 @@ func TestOfASessionInADatabaseOnlyRowsThatWereAddedAreRead(t *testing.T) {
 			by.does(changes[0])
 			texts := func() (all string) {
 				for id, lines := range h.kept(t) {
-					if id == "ses_001" || id == "20261101_1" {
+					if id == "ses_001" || id == "20261101_1" || id == "c1" {
 						all = strings.Join(lines, "\n")
 					}
 				}
@@ -247,5 +249,38 @@ func TestRowsThatAreImportedAsTheyComeEndAsAtOnce(t *testing.T) {
 				t.Errorf("at once - and in steps +\n%.3000s", diff)
 			}
 		})
+	}
+}
+
+// An answer of Cursor is written again while it comes, and a call gets its result. What
+// was complete before is not read again, and in the end all is as if imported at once.
+func TestAChatThatIsBeingAnsweredEndsAsAtOnce(t *testing.T) {
+	h, by := rowHome(t, "cursor", 2)
+	h.read(t, false)
+	by.does("UPDATE cursorDiskKV SET value = replace(value, 'message 0', 'UNSEEN  0') WHERE key = 'bubbleId:c1:b0'")
+	step := func(status, bubble, fields string, bubbles int) {
+		t.Helper()
+		chat := strings.Replace(cursorChat(1, bubbles, "title")[0], `"name"`, `"status":"`+status+`","name"`, 1)
+		by.does(chat, fmt.Sprintf(`INSERT INTO cursorDiskKV VALUES ('bubbleId:c1:%s', '{"bubbleId":"%s","type":2,"createdAt":"%s",%s}')`, bubble, bubble, longTime(bubbles), fields))
+		h.read(t, false)
+	}
+	const call = `"toolFormerData":{"name":"run","toolCallId":"t","rawArgs":"{}","status":"%s"%s}`
+	for n := 4; n < 40; n += 2 {
+		one, two := fmt.Sprintf("b%d", n), fmt.Sprintf("b%d", n+1)
+		step("generating", one, fmt.Sprintf(call, "loading", ""), n+1)
+		step("generating", one, fmt.Sprintf(call, "completed", `,"result":"done"`), n+1)
+		step("generating", two, `"text":"I am"`, n+2)
+		step("generating", two, `"text":"I am at it"`, n+2)
+		step("completed", two, `"text":"I am at it. Done."`, n+2)
+	}
+	all := strings.Join(h.kept(t)["c1"], "\n")
+	if strings.Contains(all, "UNSEEN") || strings.Count(all, "I am at it. Done.") != 18 || strings.Count(all, `"done"`) != 18 {
+		t.Errorf("what was added:\n%.3000s", all)
+	}
+	by.does("UPDATE cursorDiskKV SET value = replace(value, 'UNSEEN  0', 'message 0') WHERE key = 'bubbleId:c1:b0'")
+	whole := &home{tool: "cursor", dir: h.dir, s: store.New(memory.New(), nil), machine: "one"}
+	whole.read(t, false)
+	if diff := cmp.Diff(whole.kept(t), h.kept(t)); diff != "" {
+		t.Errorf("at once - and in steps +\n%.3000s", diff)
 	}
 }

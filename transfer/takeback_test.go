@@ -83,6 +83,90 @@ func TestWhatAToolTakesBackOfAFileLeavesTheBranchOfTheHead(t *testing.T) {
 	}
 }
 
+// vscodeHome is a home with a chat of VS Code with these requests, written anew each time.
+func vscodeHome(t *testing.T) (h *home, has func(requests ...int)) {
+	const id = "aaaaaaaa-0000-4000-8000-000000000001"
+	h = &home{tool: "copilot-chat", dir: t.TempDir(), s: store.New(memory.New(), nil), machine: "one", clock: time.Now().Add(-time.Hour)}
+	return h, func(requests ...int) {
+		t.Helper()
+		var all []string
+		for _, n := range requests {
+			all = append(all, fmt.Sprintf(`{"requestId":"q%d","timestamp":%d,"message":{"text":"line %d","parts":[]},"modelId":"copilot/m","response":[{"value":"answer %d"}],"result":{"timings":{"totalElapsed":5}}}`, n, 1700000001000+n, n, n))
+		}
+		h.write(t, filepath.Join(h.dir, ".config/Code/User/workspaceStorage/0a1b/chatSessions/"+id+".jsonl"),
+			[]byte(fmt.Sprintf(`{"kind":0,"v":{"version":3,"sessionId":%q,"creationDate":1700000000000,"customTitle":"tea","requests":[%s]}}`, id, strings.Join(all, ","))+"\n"))
+		h.read(t, false)
+	}
+}
+
+func TestWhatVSCodeTakesBackLeavesTheBranchOfTheHead(t *testing.T) {
+	h, has := vscodeHome(t)
+	for i, requests := range [][]int{{1, 2, 3}, {1, 2}, {1, 2, 3}, {1}, {1, 4, 5}, {1, 4}, {1, 2, 3}, {1}} {
+		has(requests...)
+		h.equalsSource(t, fmt.Sprintf("step %d, %v", i, requests))
+	}
+}
+
+// nothingAtTheHead fails the test unless nothing is on the branch of the head, while all
+// that was said is kept.
+func (h *home) nothingAtTheHead(t *testing.T, session string, entries int) {
+	t.Helper()
+	if at := h.heads(t)[session]; len(at) != 1 {
+		t.Errorf("all was taken back, and the branch of the head is\n%s", strings.Join(at, "\n"))
+	}
+	said := 0
+	for _, line := range h.kept(t)[session] {
+		if strings.Contains(line, `"role":"`) {
+			said++
+		}
+	}
+	if said != entries {
+		t.Errorf("%d entries are kept, want %d", said, entries)
+	}
+	for _, r := range h.read(t, true).Results {
+		if r.State != "known" || r.Entries != 0 {
+			t.Errorf("imported once more, %s is %s with %d entries", r.ForeignID, r.State, r.Entries)
+		}
+	}
+}
+
+func TestAToolThatTakesBackAllLeavesNothingAtTheHead(t *testing.T) {
+	for name, session := range map[string]string{"opencode": "ses_000", "kilo-cli": "ses_000", "goose": "20261101_0"} {
+		t.Run(name, func(t *testing.T) {
+			how := rowTools[name]
+			h, by := rowHome(t, name, 1)
+			h.read(t, false)
+			for n := 3; n >= 0; n-- {
+				by.does(how.unsay(0, n)...)
+			}
+			h.read(t, false)
+			h.nothingAtTheHead(t, session, 4)
+			by.does(how.say(0, 0)...)
+			h.read(t, false)
+			h.equalsSource(t, "said again")
+		})
+	}
+	for name, chats := range map[string]func(*testing.T) (*home, func(...int)){"cline": clineHome, "copilot-chat": vscodeHome} {
+		t.Run(name, func(t *testing.T) {
+			h, has := chats(t)
+			has(1, 2)
+			said := 2
+			if name == "copilot-chat" {
+				said = 4
+			}
+			has()
+			for session := range h.heads(t) {
+				h.nothingAtTheHead(t, session, said)
+			}
+			has(1, 2)
+			h.equalsSource(t, "back again")
+			has()
+			has(3)
+			h.equalsSource(t, "and another")
+		})
+	}
+}
+
 func TestWhereAPersonIsInASessionIsNotChangedByAnImport(t *testing.T) {
 	h, has := clineHome(t)
 	has(1, 2, 3, 4, 5)

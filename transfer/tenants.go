@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
@@ -29,6 +30,7 @@ type TenantArchive struct {
 // folder. Nobody's key is needed: what is encrypted stays so.
 type TenantExport struct {
 	Database *postgres.Database // opened by Run
+	Places   *cold.Places       // where older lines are
 	URL      string             // of the database, which no archive may overwrite
 	Users    *tenant.Directory
 	Dir      string
@@ -102,7 +104,7 @@ func (e *TenantExport) Tenant(ctx context.Context, t tenant.Tenant) error {
 
 // principal writes the archive of one principal, unless it would be empty.
 func (e *TenantExport) principal(ctx context.Context, p tidemark.Principal, row TenantArchive) error {
-	b := e.Database.For(p)
+	b := e.Places.Lend(e.Database.For(p), "")
 	defer b.Close()
 	if empty, err := open.IsEmpty(ctx, b); empty || err != nil {
 		return err

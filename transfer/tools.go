@@ -96,7 +96,7 @@ func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
 // foreign imports the files of another tool at a path. Without a name the
 // tool is detected.
 func (i *Importer) foreign(ctx context.Context, path, name string) error {
-	p, done, err := openSource(path, i.getenv)
+	p, done, err := i.openSource(path)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (i *Importer) isOf(ctx context.Context, t convert.Tool, path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false
 	}
-	p, done, err := openSource(path, i.getenv)
+	p, done, err := i.openSource(path)
 	if err != nil {
 		return true
 	}

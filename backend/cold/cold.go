@@ -34,6 +34,7 @@ type Backend struct {
 	places *Places
 	url    string
 	limits limits
+	lent   bool // whoever lent the places closes them
 }
 
 // limits say how much is moved.
@@ -52,6 +53,14 @@ var usual = limits{hot: 64, least: 32 << 10, segment: 1 << 20}
 // and the places.
 func Over(inner tidemark.Backend, places *Places, url string) *Backend {
 	return &Backend{inner: inner, places: places, url: url, limits: usual}
+}
+
+// Lend returns a Backend over inner, one of several that share these places: closing it
+// closes inner alone.
+func (p *Places) Lend(inner tidemark.Backend, url string) *Backend {
+	b := Over(inner, p, url)
+	b.lent = true
+	return b
 }
 
 // Under returns what is below the cold tier, if b is one, else b.
@@ -108,8 +117,13 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 	return b.inner.Wait(ctx, log, after)
 }
 
-// Close closes the Backend underneath and the places.
-func (b *Backend) Close() error { return errors.Join(b.inner.Close(), b.places.Close()) }
+// Close closes the Backend underneath and, unless they are lent, the places.
+func (b *Backend) Close() error {
+	if b.lent {
+		return b.inner.Close()
+	}
+	return errors.Join(b.inner.Close(), b.places.Close())
+}
 
 // URL is that of the place that lines are moved to, "" for none.
 func (b *Backend) URL() string { return b.url }
@@ -122,6 +136,7 @@ func (b *Backend) Reach(ctx context.Context, url string) error {
 	}
 	for _, err := range place.List(ctx, "reach/") {
 		if err != nil {
+			b.places.counts.failedMove.Add(1)
 			return unreachable(url, err)
 		}
 	}

@@ -324,6 +324,7 @@ func TestAPlaceThatIsGoneLeavesWhatIsHere(t *testing.T) {
 	s := newShelf()
 	b, want := quiet(t, memory.New(), s, 30)
 	b.places = NewPlaces(s.open)
+	reads := s.reads
 	s.sleep(true)
 	same(t, read(t, b, tidemark.Span{Newest: 1}), want[29:])
 	if r, err := b.Get(t.Context(), log); err != nil || r.Head.Length != 30 || r.Head.Trimmed != 0 {
@@ -346,9 +347,20 @@ func TestAPlaceThatIsGoneLeavesWhatIsHere(t *testing.T) {
 	}
 	commit(t, b, func(x *tidemark.Batch) { x.Puts = []tidemark.Record{backendtest.NewRecord(log, 2, `{}`)} })
 	s.sleep(false)
+	// Whoever reads a moment later does not wait for it again; then it is asked.
+	for _, err := range b.Lines(t.Context(), log) {
+		if !errors.Is(err, tidemark.ErrColdAway) {
+			t.Errorf("Lines = %v", err)
+		}
+	}
+	same(t, s.reads, reads)
+	b.places.now = func() time.Time { return time.Now().Add(silentFor) }
 	commit(t, b, func(x *tidemark.Batch) { x.Appends = []tidemark.Append{talk(31, 31)} })
 	same(t, read(t, b)[:30], want)
 	same(t, s.names(), []string(nil))
+	if c := b.places.Counts(); c.FailedReads != 3 || c.Reads == 0 || c.Read == 0 {
+		t.Errorf("Counts = %+v", c)
+	}
 }
 
 func TestAnAppendKnowsKeysThatWereAway(t *testing.T) {

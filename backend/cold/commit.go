@@ -202,7 +202,7 @@ func (b *Backend) bringSegment(ctx context.Context, log tidemark.Key, upto int64
 	lines, err := b.places.segment(ctx, log, s)
 	var gone *goneError
 	if errors.As(err, &gone) {
-		return b.unlessMoved(ctx, log, upto, &tidemark.Damage{Key: log, Seq: s.First, Place: s.Place + ": " + s.Name, What: gone.what})
+		return b.unlessMoved(ctx, log, upto, &tidemark.Damage{Key: log, Seq: s.First, Place: b.where(log, s), What: gone.what})
 	}
 	if err != nil {
 		return err

@@ -51,6 +51,9 @@ func (b *Backend) Move(ctx context.Context, log tidemark.Key) (did Moved, err er
 		m := move{b: b, log: log, prefix: prefix, packer: packer{log: log}}
 		err := m.run(ctx)
 		did.Lines, did.Bytes, did.Packed = did.Lines+m.did.Lines, did.Bytes+m.did.Bytes, did.Packed+m.did.Packed
+		if b.places.counts.moved(m.did); err != nil && !errors.Is(err, tidemark.ErrConflict) && !errors.Is(err, tidemark.ErrNotFound) {
+			b.places.counts.failedMove.Add(1)
+		}
 		if err != nil || !m.more {
 			return did, err
 		}
@@ -229,7 +232,7 @@ func (b *Backend) prefix(ctx context.Context, create bool) (string, error) {
 // have lines to move.
 func (b *Backend) Quiet(ctx context.Context, since time.Time) iter.Seq2[tidemark.Record, error] {
 	return func(yield func(tidemark.Record, error) bool) {
-		for _, kind := range []string{"session", "worker", "past"} {
+		for _, kind := range movableKinds {
 			for r, err := range b.inner.List(ctx, tidemark.Query{Kind: kind, Order: tidemark.ByID}) {
 				switch {
 				case errors.Is(err, tidemark.ErrCorrupt):
@@ -259,6 +262,17 @@ type Status struct {
 	Packed   int64            `json:"packed"`
 	Places   map[string]int64 `json:"places,omitempty"` // bytes by place
 	Left     int              `json:"left"`             // objects that are to be deleted, and are not yet
+}
+
+// Add adds what another owner has there.
+func (st *Status) Add(more Status) {
+	st.Logs, st.Segments, st.Lines, st.Packed, st.Left = st.Logs+more.Logs, st.Segments+more.Segments, st.Lines+more.Lines, st.Packed+more.Packed, st.Left+more.Left
+	for place, bytes := range more.Places {
+		if st.Places == nil {
+			st.Places = make(map[string]int64)
+		}
+		st.Places[place] += bytes
+	}
 }
 
 // Status counts what is at places.
@@ -296,10 +310,69 @@ func (b *Backend) Logs(ctx context.Context) iter.Seq2[tidemark.Key, error] {
 	}
 }
 
+// SweepGone deletes what records say is gone, and returns how many objects that were. An
+// error says which place did not answer; the rest was done.
+func (b *Backend) SweepGone(ctx context.Context) (deleted int, err error) {
+	var gone []whereabouts
+	for c, err := range b.whereabouts(ctx, stateGone) {
+		if err != nil {
+			return 0, err
+		}
+		gone = append(gone, c)
+	}
+	return b.deleteAllGone(ctx, gone)
+}
+
+func (b *Backend) deleteAllGone(ctx context.Context, gone []whereabouts) (deleted int, err error) {
+	for _, c := range gone {
+		if failed := b.deleteGone(ctx, c.log); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		deleted += len(c.Gone)
+	}
+	return deleted, err
+}
+
 // Sweep deletes what is at places and nothing needs: what records say is gone, and
 // objects older than a day that no record names. It returns how many. An error says
 // which place did not answer; the rest was done.
 func (b *Backend) Sweep(ctx context.Context) (deleted int, err error) {
+	return b.sweep(ctx, sweptAfter)
+}
+
+// Vanish is Sweep for an owner of whom nothing is to stay: objects that no record names
+// go, whatever their age, and so does the name that the objects of this store begin
+// with. As long as there are sessions it is Sweep, since somebody may be moving them.
+// An error: something is left, and it is to be called again.
+func (b *Backend) Vanish(ctx context.Context) error {
+	for _, kind := range movableKinds {
+		for r, err := range b.inner.List(ctx, tidemark.Query{Kind: kind, Order: tidemark.ByID}) {
+			if err == nil && r.Owner != "" {
+				continue
+			}
+			_, failed := b.Sweep(ctx)
+			return failed
+		}
+	}
+	if _, err := b.sweep(ctx, 0); err != nil {
+		return err
+	}
+	r, err := b.inner.Get(ctx, markKey)
+	if err != nil || r.Version == 0 {
+		if errors.Is(err, tidemark.ErrNotFound) {
+			err = nil
+		}
+		return err
+	}
+	batch := newBatch()
+	batch.Deletes = []tidemark.Precondition{{Key: markKey, Version: r.Version}}
+	_, err = b.inner.Commit(ctx, batch)
+	return err
+}
+
+// sweep is Sweep of objects that are older than that.
+func (b *Backend) sweep(ctx context.Context, older time.Duration) (deleted int, err error) {
 	named := make(map[Object]bool)
 	places := make(map[string]bool)
 	if b.url != "" {
@@ -317,25 +390,19 @@ func (b *Backend) Sweep(ctx context.Context) (deleted int, err error) {
 			named[s.Object], places[s.Place] = true, true
 		}
 	}
-	for _, c := range gone {
-		if failed := b.deleteGone(ctx, c.log); failed != nil {
-			err = errors.Join(err, failed)
-			continue
-		}
-		deleted += len(c.Gone)
-	}
+	deleted, err = b.deleteAllGone(ctx, gone)
 	prefix, failed := b.prefix(ctx, false)
 	if failed != nil || prefix == "" {
 		return deleted, errors.Join(err, failed)
 	}
 	for url := range places {
-		n, failed := b.sweepPlace(ctx, url, prefix, named)
+		n, failed := b.sweepPlace(ctx, url, prefix, older, named)
 		deleted, err = deleted+n, errors.Join(err, failed)
 	}
 	return deleted, err
 }
 
-func (b *Backend) sweepPlace(ctx context.Context, url, prefix string, named map[Object]bool) (deleted int, err error) {
+func (b *Backend) sweepPlace(ctx context.Context, url, prefix string, older time.Duration, named map[Object]bool) (deleted int, err error) {
 	place, err := b.places.place(ctx, url)
 	if err != nil {
 		return 0, err
@@ -347,7 +414,7 @@ func (b *Backend) sweepPlace(ctx context.Context, url, prefix string, named map[
 		}
 		hour, _, _ := strings.Cut(strings.TrimPrefix(name, prefix), "/")
 		made, bad := time.Parse(hourForm, hour)
-		if bad == nil && made.Add(time.Hour).Before(b.places.now().Add(-sweptAfter)) && !named[Object{url, name}] {
+		if bad == nil && (older == 0 || made.Add(time.Hour).Before(b.places.now().Add(-older))) && !named[Object{url, name}] {
 			old = append(old, name)
 		}
 	}

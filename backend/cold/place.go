@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -39,7 +40,23 @@ type Places struct {
 	kept  map[string]*list.Element // by the SHA-256 of the segment
 	queue *list.List               // of *keptSegment, the one used last in front
 	bytes int
+	away  map[string]silence // of places that did not answer a moment ago
+
+	counts counts
 }
+
+// silence is that of a place that did not answer.
+type silence struct {
+	until time.Time
+	err   error
+}
+
+const (
+	// readingFor is how long a place may take to answer somebody who reads.
+	readingFor = 30 * time.Second
+	// silentFor is how long nobody else waits for a place that did not answer.
+	silentFor = 5 * time.Second
+)
 
 type keptSegment struct {
 	sum   string
@@ -52,7 +69,7 @@ const keptBytes = 32 << 20
 
 // NewPlaces returns places that are opened by their URL when they are needed.
 func NewPlaces(open func(ctx context.Context, url string) (Place, error)) *Places {
-	return &Places{open: open, now: time.Now, at: make(map[string]Place), kept: make(map[string]*list.Element), queue: list.New()}
+	return &Places{open: open, now: time.Now, at: make(map[string]Place), kept: make(map[string]*list.Element), queue: list.New(), away: make(map[string]silence)}
 }
 
 // Close closes the places that are open.
@@ -109,8 +126,10 @@ type awayError struct {
 	err error
 }
 
-func (e *awayError) Error() string        { return "the cold place " + e.url + ": " + e.err.Error() }
-func (e *awayError) Is(target error) bool { return target == tidemark.ErrStorage }
+func (e *awayError) Error() string { return "the cold place " + e.url + ": " + e.err.Error() }
+func (e *awayError) Is(target error) bool {
+	return target == tidemark.ErrStorage || target == tidemark.ErrColdAway
+}
 
 // goneError says that a segment is not what was put there.
 type goneError struct{ what string }
@@ -120,19 +139,62 @@ func (e *goneError) Error() string { return e.what }
 // segment returns the lines of a segment. A *goneError: it is missing, or another one.
 func (p *Places) segment(ctx context.Context, log tidemark.Key, s Segment) ([]tidemark.Line, error) {
 	if lines := p.remembered(s.SHA256); lines != nil {
+		p.counts.remembered.Add(1)
 		return lines, nil
 	}
-	place, err := p.place(ctx, s.Place)
-	if err != nil {
-		return nil, err
+	data, err := p.fetch(ctx, s)
+	var lines []tidemark.Line
+	if err == nil {
+		lines, err = p.unpack(log, s, data)
 	}
-	data, err := place.Get(ctx, s.Name)
+	switch gone := (*goneError)(nil); {
+	case err == nil:
+		p.counts.reads.Add(1)
+		p.counts.read.Add(int64(len(data)))
+	case errors.As(err, &gone):
+		p.counts.damaged.Add(1)
+	case errors.Is(err, tidemark.ErrColdAway):
+		p.counts.failedReads.Add(1)
+	}
+	return lines, err
+}
+
+// fetch reads a segment from its place. One that did not answer is not asked again for
+// a moment, so that those who read do not all wait for it.
+func (p *Places) fetch(ctx context.Context, s Segment) ([]byte, error) {
+	p.mu.Lock()
+	silent := p.away[s.Place]
+	p.mu.Unlock()
+	if p.now().Before(silent.until) {
+		return nil, silent.err
+	}
+	within, stop := context.WithTimeout(ctx, readingFor)
+	defer stop()
+	place, err := p.place(within, s.Place)
+	var data []byte
+	if err == nil {
+		data, err = place.Get(within, s.Name)
+	}
 	switch {
-	case errors.Is(err, tidemark.ErrNotFound):
+	case err == nil:
+		return data, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrColdAway):
 		return nil, &goneError{"its segment is missing"}
-	case err != nil:
-		return nil, unreachable(s.Place, err)
+	case within.Err() != nil:
+		err = &awayError{s.Place, fmt.Errorf("no answer within %s", readingFor)}
+	case !errors.Is(err, tidemark.ErrColdAway):
+		err = unreachable(s.Place, err)
 	}
+	p.mu.Lock()
+	p.away[s.Place] = silence{p.now().Add(silentFor), err}
+	p.mu.Unlock()
+	return nil, err
+}
+
+// unpack takes a segment apart that was fetched.
+func (p *Places) unpack(log tidemark.Key, s Segment, data []byte) ([]tidemark.Line, error) {
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != s.SHA256 {
 		return nil, &goneError{"its segment is not the one that was put there"}
 	}

@@ -136,7 +136,7 @@ func (c *coldReader) run(next, end, step int64) bool {
 		for ; (end-next)*step >= 0 && next >= s.First && next <= s.Last; next += step {
 			var l tidemark.Line
 			if gone != nil {
-				l, err = c.bad(next, s.Place+": "+s.Name, gone.what)
+				l, err = c.bad(next, c.b.where(c.log, s), gone.what)
 			} else {
 				l = lines[next-s.First]
 				l.Body, l.Chain = append([]byte(nil), l.Body...), append([]byte(nil), l.Chain...)

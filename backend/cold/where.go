@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -52,13 +53,11 @@ func logOf(key tidemark.Key) (log tidemark.Key, ok bool) {
 	return tidemark.Key{Kind: key.ID[at+1:], ID: key.ID[:at]}, true
 }
 
-// movable are the kinds of logs whose lines may be elsewhere.
+// movableKinds are the kinds of logs whose lines may be elsewhere.
+var movableKinds = []string{"session", "worker", "past"}
+
 func movable(log tidemark.Key) bool {
-	switch log.Kind {
-	case "session", "worker", "past":
-		return keyOf(log).Check() == nil
-	}
-	return false
+	return slices.Contains(movableKinds, log.Kind) && keyOf(log).Check() == nil
 }
 
 // find returns where the lines of a log are; version 0: all are here.
@@ -81,6 +80,15 @@ func parse(r tidemark.Record, log tidemark.Key) (c whereabouts, err error) {
 	return c, nil
 }
 
+// where says where a segment is, for whoever reads that it is damaged. Where a server
+// keeps what its users have is the business of who runs it: they find it in the record.
+func (b *Backend) where(log tidemark.Key, s Segment) string {
+	if b.lent {
+		return keyOf(log).String()
+	}
+	return s.Place + ": " + s.Name
+}
+
 // put returns the next version of the record.
 func (c *whereabouts) put() (tidemark.Record, error) {
 	r, err := records.Put(keyOf(c.log), c.version, c)
@@ -90,13 +98,13 @@ func (c *whereabouts) put() (tidemark.Record, error) {
 	return r, err
 }
 
-// whereabouts yields the records in a state, "" any.
+// whereabouts yields the records in a state, "" any, of logs that are one's own.
 func (b *Backend) whereabouts(ctx context.Context, state string) iter.Seq2[whereabouts, error] {
 	return func(yield func(whereabouts, error) bool) {
 		for r, err := range b.inner.List(ctx, tidemark.Query{Kind: Kind, State: state, Order: tidemark.ByID}) {
 			log, ok := logOf(r.Key)
-			if !ok && err == nil {
-				continue
+			if (!ok || r.Owner != "") && err == nil {
+				continue // it is about no log, or about one that another owner shares
 			}
 			var c whereabouts
 			if err == nil {

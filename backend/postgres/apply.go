@@ -86,8 +86,8 @@ var sqlTakeRecords = `select u.kind, u.id, r.version from unnest($3::text[], $4:
   cross join lateral (select r.version from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = u.kind and r.id = u.id
     and (u.must or r.touched <> ` + fmt.Sprintf(sqlWindowEnd, "greatest(r.updated, u.at)") + `) limit 1 for no key update) r`
 
-const sqlTakeLogs = `select u.kind, u.id, l.log, l.length, l.updated from unnest($3::text[], $4::text[]) u(kind, id)
-  cross join lateral (select l.log, l.length, l.updated from tidemark.log l
+const sqlTakeLogs = `select u.kind, u.id, l.log, l.length, l.updated, l.trimmed from unnest($3::text[], $4::text[]) u(kind, id)
+  cross join lateral (select l.log, l.length, l.updated, l.trimmed from tidemark.log l
     where l.tenant = $1 and l.owner = $2 and l.kind = u.kind and l.id = u.id limit 1 for no key update) l`
 
 // sqlUntouched finds which records of changing logs are to be touched. It runs
@@ -170,6 +170,12 @@ func (a *applying) wants() *wanted {
 			if s := sessionOf(k); s != nil {
 				w.sessions = append(w.sessions, *s)
 			}
+		}
+		for _, t := range b.Trims {
+			w.logs[t.Log] = true
+		}
+		for i := range b.Fills {
+			w.logs[b.Fills[i].Log] = true
 		}
 	}
 	slices.Sort(w.reserve)
@@ -303,7 +309,7 @@ func (a *applying) takeLogs(batch *pgx.Batch, w *wanted) {
 		var k tidemark.Key
 		var log id
 		var h tidemark.Head
-		err := rows.Scan(&k.Kind, &k.ID, &log, &h.Length, &h.UpdatedAt)
+		err := rows.Scan(&k.Kind, &k.ID, &log, &h.Length, &h.UpdatedAt, &h.Trimmed)
 		s := a.of(k)
 		s.log, s.exists, s.head = log, true, h
 		return err
@@ -341,6 +347,9 @@ func (a *applying) checkOne(b *tidemark.Batch) (tidemark.Receipt, error) {
 	var known []tidemark.Duplicate
 	for i := range b.Appends {
 		ap := &b.Appends[i]
+		if h := a.of(ap.Log).head; h.HidesKeys() {
+			return tidemark.Receipt{}, h.Appends(*ap)
+		}
 		for j := range ap.Lines {
 			key := ap.Lines[j].Key
 			if seq, ok := a.known[ap.Log][key]; ok && key != "" {
@@ -362,8 +371,18 @@ func (a *applying) stands(b *tidemark.Batch) error {
 	}
 	for i := range b.Appends {
 		ap := &b.Appends[i]
-		if length := a.of(ap.Log).head.Length; ap.Lines[0].Seq != length+1 {
-			return tidemark.Conflictf("%s: has %d lines, not %d", ap.Log, length, ap.Lines[0].Seq-1)
+		if err := a.of(ap.Log).head.Appends(*ap); err != nil {
+			return err
+		}
+	}
+	for _, t := range b.Trims {
+		if err := a.of(t.Log).head.Trims(t); err != nil {
+			return err
+		}
+	}
+	for _, f := range b.Fills {
+		if err := a.of(f.Log).head.Fills(f); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -13,10 +13,10 @@ import (
 // checks are queries that return nothing in a healthy database: the key of a
 // record or log, and what is wrong with it. They cover what the principal owns.
 var checks = []struct{ place, sql string }{
-	{"table log", `select l.kind, l.id, format('the head says %s lines, there are %s, the newest is %s', l.length, n.count, n.newest)
+	{"table log", `select l.kind, l.id, format('the head says %s lines without the first %s, there are %s, the newest is %s', l.length, l.trimmed, n.count, n.newest)
   from tidemark.log l cross join lateral (select count(*), coalesce(max(n.seq), 0) as newest from tidemark.line n
     where n.tenant = l.tenant and n.owner = l.owner and n.log = l.log) n
-  where l.tenant = $1 and l.owner = $2 and (n.count <> l.length or n.newest <> l.length)`},
+  where l.tenant = $1 and l.owner = $2 and (n.count <> l.length - l.trimmed or n.newest <> l.length)`},
 	{"table log", `select l.kind, l.id, 'the head is not that of the newest line'
   from tidemark.log l join tidemark.line n on n.tenant = l.tenant and n.owner = l.owner and n.log = l.log and n.seq = l.length
   where l.tenant = $1 and l.owner = $2 and (n.parent, n.depth, n.nodes, n.turn, n.chain) is distinct from (l.parent, l.depth, l.nodes, l.turn, l.chain)`},

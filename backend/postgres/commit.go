@@ -64,7 +64,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	}
 	defer b.leave()
 	b.readingOf(ctx).stay(true) // what it is compared with from now on is at the primary
-	if err := errors.Join(batch.Check(), batch.RefuseTrims(), b.mayChange()); err != nil {
+	if err := errors.Join(batch.Check(), b.mayChange()); err != nil {
 		return tidemark.Receipt{}, err
 	}
 	acts, err := b.takeActs(&batch)
@@ -136,6 +136,9 @@ func derived(b *tidemark.Batch) bool {
 		if !b.Appends[i].Log.Derived() {
 			return false
 		}
+	}
+	if len(b.Trims)+len(b.Fills) > 0 {
+		return false
 	}
 	for i := range b.Deletes {
 		if !b.Deletes[i].Derived() {
@@ -261,6 +264,12 @@ func changes(b *tidemark.Batch) []tidemark.Key {
 	for i := range b.Appends {
 		keys = append(keys, b.Appends[i].Log)
 	}
+	for _, t := range b.Trims {
+		keys = append(keys, t.Log)
+	}
+	for i := range b.Fills {
+		keys = append(keys, b.Fills[i].Log)
+	}
 	return append(keys, b.Drops...)
 }
 
@@ -275,9 +284,11 @@ func size(b *tidemark.Batch) (n int) {
 	for i := range b.Puts {
 		n += len(b.Puts[i].Body)
 	}
-	for i := range b.Appends {
-		for j := range b.Appends[i].Lines {
-			n += len(b.Appends[i].Lines[j].Body)
+	for _, all := range [][]tidemark.Append{b.Appends, b.Fills} {
+		for i := range all {
+			for j := range all[i].Lines {
+				n += len(all[i].Lines[j].Body)
+			}
 		}
 	}
 	return n

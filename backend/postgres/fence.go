@@ -71,7 +71,7 @@ const smallBatch = 64 << 10
 // have the lease which it requires, so that it may be carried out beside those of
 // other users. Whoever was refused finds that out alone, and holds up nobody.
 func (t *fences) leased(who who, b *tidemark.Batch) bool {
-	if b.Adopt || len(b.Appends) == 0 || len(b.Puts)+len(b.Deletes)+len(b.Drops) > 0 || size(b) > smallBatch {
+	if b.Adopt || len(b.Appends) == 0 || len(b.Puts)+len(b.Deletes)+len(b.Drops)+len(b.Trims)+len(b.Fills) > 0 || size(b) > smallBatch {
 		return false
 	}
 	for i := range b.Appends {

@@ -27,7 +27,7 @@ var policies string
 
 // Schema is the version of the tables that this program works with, the last of
 // the migrations.
-const Schema = 8
+const Schema = 9
 
 // versionTable is where goose records the applied migrations.
 const versionTable = "tidemark.goose_db_version"
@@ -62,7 +62,8 @@ const aloneSchema = 7
 
 // oldestSchema is the oldest version whose programs can go on with the tables of this
 // one, so that servers are replaced one by one. A program that cannot be told so, of
-// version 7 and before, refuses to start on newer tables, and goes on if it runs.
+// version 7 and before, refuses to start on newer tables, and goes on if it runs. One of
+// version 8 takes lines that are elsewhere for missing, and cannot append to their logs.
 const oldestSchema = 8
 
 // maxPartitions is more than a machine has use for, and few enough for the

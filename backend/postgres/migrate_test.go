@@ -61,9 +61,17 @@ func TestThreeMigratorsAtOnceMigrateOnce(t *testing.T) {
 	connected(t, db.Server, nil)
 }
 
+// withoutTrims takes version 9 back.
+func withoutTrims(t *testing.T, db *pgtest.Database) {
+	t.Helper()
+	tell(t, db.Owner, `drop trigger stays_trimmed on tidemark.log`, `drop function tidemark.refuse_trimmed`, `alter table tidemark.log drop column trimmed`,
+		`delete from tidemark.goose_db_version where version_id = 9`)
+}
+
 // withoutGroups takes version 8 back.
 func withoutGroups(t *testing.T, db *pgtest.Database) {
 	t.Helper()
+	withoutTrims(t, db)
 	tell(t, db.Owner, `drop policy grouped on tidemark.log`, `drop policy grows on tidemark.log`, `drop policy grouped on tidemark.share`, `drop policy grows on tidemark.line`,
 		`drop function tidemark.append_many`, `delete from tidemark.goose_db_version where version_id = 8`)
 }

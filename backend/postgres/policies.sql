@@ -24,13 +24,13 @@ create policy own on tidemark.record using (owner = (select tidemark.setting_id(
   with check (owner = (select tidemark.setting_id('tidemark.user')) and (scope is null or exists (
     select from tidemark.share s where s.tenant = record.tenant and s.owner = record.owner and s.session = record.session and s.scope = record.scope))
     and (session is null or left(id, 36) = session::text and
-      kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork')));
+      kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork', 'cold')));
 
 create policy own on tidemark.log using (owner = (select tidemark.setting_id('tidemark.user')))
   with check (owner = (select tidemark.setting_id('tidemark.user')) and (scope is null or exists (
     select from tidemark.share s where s.tenant = log.tenant and s.owner = log.owner and s.session = log.session and s.scope = log.scope))
     and (session is null or left(id, 36) = session::text and
-      kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork')));
+      kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork', 'cold')));
 
 -- One shares with the tenant, or with a workspace that one is in.
 create policy own on tidemark.share using (owner = (select tidemark.setting_id('tidemark.user')))
@@ -90,3 +90,8 @@ create policy reads on tidemark.act for select using ((select tidemark.setting_i
 create or replace trigger look_again after update of tenant, owner, kind, id, version or delete on tidemark.record
   for each row when (old.kind in ('lease', 'session')) execute function tidemark.look_again();
 alter table tidemark.record enable trigger look_again;
+
+-- Nobody goes on with a log whose keys are not all here; see the migration.
+create or replace trigger stays_trimmed before update of length on tidemark.log
+  for each row when (old.trimmed > 0 and new.length > old.length and old.length - old.trimmed < 10000) execute function tidemark.refuse_trimmed();
+alter table tidemark.log enable trigger stays_trimmed;

@@ -361,7 +361,10 @@ func (b *Backend) leave() {
 
 // The kinds that belong to a session and are shared with it. The schema has the
 // same list.
-var sessionKinds = []string{"session", "notes", "past", "worker", "checkpoint", "file", "name", "fork"}
+var sessionKinds = []string{"session", "notes", "past", "worker", "checkpoint", "file", "name", "fork", kindCold}
+
+// kindCold is of the records that say where the older lines of a log are.
+const kindCold = "cold"
 
 // Pooled reports whether a pooler in transaction mode is in front of the
 // database, through which nobody can listen.

@@ -44,6 +44,9 @@ const quickLines = 256
 // codeOtherwise is what the function raises when a condition does not hold.
 const codeOtherwise = "TM001"
 
+// codeTrimmed is what the database raises for a log that lacks lines whose keys matter.
+const codeTrimmed = "TM002"
+
 const sqlAppend = `select tidemark.append_leased($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
   $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)`
 
@@ -62,7 +65,7 @@ func newQuick(group []*pending, known *fences) *quick {
 	lines, weight := 0, 0
 	for _, p := range group {
 		b := p.batch
-		if b.Adopt || len(b.Puts)+len(b.Deletes)+len(b.Drops) > 0 {
+		if b.Adopt || len(b.Puts)+len(b.Deletes)+len(b.Drops)+len(b.Trims)+len(b.Fills) > 0 {
 			return nil
 		}
 		first := len(q.logs)
@@ -202,7 +205,7 @@ func (q *quick) send(ctx context.Context, c *pgxpool.Conn) (sent bool, err error
 	answered := rows.Next()
 	rows.Close()
 	switch err := rows.Err(); codeOf(err) {
-	case codeOtherwise, codeUnique, codeLockTimeout:
+	case codeOtherwise, codeTrimmed, codeUnique, codeLockTimeout:
 		return false, errOtherwise
 	case "":
 		return err == nil || !pgconn.SafeToRetry(err), err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,7 +24,7 @@ const (
 const recordColumns = `coalesce(r.version, 0) as version, coalesce(r."group", '') as grp, coalesce(r.state, '') as state, r.due, r.updated,
   coalesce(r.batch, '') as batch, coalesce(r.sum, 0) as sum, r.body,
   coalesce(l.length, 0) as length, l.updated as grown, coalesce(l.parent, 0) as parent, coalesce(l.depth, 0) as depth,
-  coalesce(l.nodes, 0) as nodes, coalesce(l.turn, 0) as turn, l.chain`
+  coalesce(l.nodes, 0) as nodes, coalesce(l.turn, 0) as turn, l.chain, coalesce(l.trimmed, 0) as trimmed`
 
 const sqlGet = `select $2::uuid, ` + recordColumns + ` from (select) one
   left join tidemark.record r on r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4
@@ -51,8 +52,11 @@ const sqlGetShared = `select o.owner, ` + recordColumns + ` from ` + sqlOthers +
 
 // Get returns the principal's own record, or else one that another owner shares.
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record, err error) {
-	if key.Kind == kindLease || key.Kind == kindPulse {
+	switch key.Kind {
+	case kindLease, kindPulse:
 		ctx = context.WithValue(ctx, readingKey{}, nil) // who holds a log is asked at the primary
+	case kindCold:
+		b.readingOf(ctx).stay(false) // and so is where its lines are, which it is then compared with
 	}
 	owner := b.whose()
 	args := []any{b.who.tenant, owner, toText(key.Kind), toText(key.ID)}
@@ -95,7 +99,7 @@ func scanRecord(rows pgx.Rows, key tidemark.Key, before ...any) (r tidemark.Reco
 	r.Key = key
 	h := &r.Head
 	err = rows.Scan(append(before, &r.Version, &r.Group, &r.State, &due, &updated, &r.Batch, &sum, &r.Body,
-		&h.Length, &headUpdated, &h.Position.Parent, &h.Position.Depth, &h.Position.Nodes, &h.Position.Turn, &h.Chain)...)
+		&h.Length, &headUpdated, &h.Position.Parent, &h.Position.Depth, &h.Position.Nodes, &h.Position.Turn, &h.Chain, &h.Trimmed)...)
 	if err != nil {
 		return r, nil, err
 	}
@@ -121,10 +125,10 @@ func timeIn(t *time.Time) time.Time {
 // row security arithmetic inside a condition makes it a filter over all lines.
 //
 //	$5 from, $6 to (0: the newest), $7 newest n (0: all), $8 rows, $9 bytes
-const sqlLines = `with h as materialized (select l.log, s.last, greatest($5::bigint, 1, case when $7::bigint > 0 then s.last - $7::bigint + 1 else 1 end) as first
+const sqlLines = `with h as materialized (select l.log, l.trimmed, s.last, greatest($5::bigint, 1, case when $7::bigint > 0 then s.last - $7::bigint + 1 else 1 end) as first
     from tidemark.log l cross join lateral (select case when $6::bigint = 0 then l.length else least($6::bigint, l.length) end as last) s
     where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4)
-  select h.first, h.last, h.log, n.seq, n.kind, n.key, n.at, n.parent, n.depth, n.nodes, n.turn, n.chain, n.batch, n.sum, n.body from h
+  select h.first, h.last, h.trimmed, h.log, n.seq, n.kind, n.key, n.at, n.parent, n.depth, n.nodes, n.turn, n.chain, n.batch, n.sum, n.body from h
   left join lateral (select p.*, sum(octet_length(p.body)) over (order by p.seq %[1]s) - octet_length(p.body) as before
     from (select * from tidemark.line n where n.tenant = $1 and n.owner = $2 and n.log = h.log and n.seq between h.first and h.last
       order by n.seq %[1]s limit $8) p) n on n.before < $9
@@ -153,11 +157,12 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 	return func(yield func(tidemark.Line, error) bool) {
 		p := pager{b: b, key: log, owner: b.whose()}
 		if seqs := scattered(spans); seqs != nil && p.owner == b.who.user {
-			if there, goOn := p.some(ctx, seqs, yield); there || !goOn {
+			if there, goOn := p.some(ctx, spans, seqs, yield); there || !goOn {
 				return
 			}
 		}
-		for _, span := range spans {
+		for i, span := range spans {
+			p.index = i
 			p.begin(span)
 			for !p.done {
 				if err := p.next(ctx); err != nil {
@@ -197,24 +202,24 @@ func scattered(spans []tidemark.Span) (seqs []int64) {
 
 // sqlSome reads the head of a log and lines that are named, bounded as sqlLines. Each
 // is looked for by itself: the planner would rather go through all of the log.
-const sqlSome = `with h as materialized (select l.log, l.length from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4)
-  select h.length, h.length, h.log, n.seq, n.kind, n.key, n.at, n.parent, n.depth, n.nodes, n.turn, n.chain, n.batch, n.sum, n.body from h
+const sqlSome = `with h as materialized (select l.log, l.length, l.trimmed from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4)
+  select h.length, h.length, h.trimmed, h.log, n.seq, n.kind, n.key, n.at, n.parent, n.depth, n.nodes, n.turn, n.chain, n.batch, n.sum, n.body from h
   left join lateral (select p.*, sum(octet_length(p.body)) over (order by p.seq) - octet_length(p.body) as before
     from (select n.* from unnest($5::bigint[]) u(seq) cross join lateral (
       select * from tidemark.line n where n.tenant = $1 and n.owner = $2 and n.log = h.log and n.seq = u.seq limit 1) n) p) n on n.before < $6`
 
 // some yields the lines of one's own log that are named, in that order, and reports
 // whether there is such a log, and whether whoever reads goes on.
-func (p *pager) some(ctx context.Context, seqs []int64, yield func(tidemark.Line, error) bool) (there, goOn bool) {
+func (p *pager) some(ctx context.Context, spans []tidemark.Span, seqs []int64, yield func(tidemark.Line, error) bool) (there, goOn bool) {
 	for len(seqs) > 0 {
-		var length, last int64
+		var length, last, trimmed int64
 		got := make(map[int64]foundLine)
 		err := p.b.query(ctx, p.names, func(batch *pgx.Batch) {
 			there, last = false, 0
 			clear(got)
 			each(batch.Queue(sqlSome, p.b.who.tenant, p.owner, toText(p.key.Kind), toText(p.key.ID), seqs, int64(pageBytes)), func(rows pgx.Rows) error {
 				there = true
-				f, err := p.scan(rows, &length, &length)
+				f, err := p.scan(rows, &length, &length, &trimmed)
 				if err == nil && f.line.Seq != 0 {
 					got[f.line.Seq], last = f, max(last, f.line.Seq)
 				}
@@ -227,6 +232,11 @@ func (p *pager) some(ctx context.Context, seqs []int64, yield func(tidemark.Line
 		}
 		if !there {
 			return false, true
+		}
+		if seqs[0] <= min(trimmed, length) {
+			i := slices.IndexFunc(spans, func(s tidemark.Span) bool { return s.To >= seqs[0] })
+			yield(tidemark.Line{}, &tidemark.TrimmedError{Log: p.key, Upto: trimmed, Span: i, First: seqs[0], Last: min(spans[i].To, length)})
+			return true, false
 		}
 		// Behind the last that came, those may follow that did not fit.
 		for len(seqs) > 0 && (last == 0 || seqs[0] <= last || seqs[0] > length) {
@@ -252,6 +262,7 @@ type pager struct {
 	names namedLogs // set for a log of another owner
 
 	from, to, newest int64 // what is still to be read, as in a Span
+	index            int   // of the span
 	back             bool
 	done             bool
 	found            []foundLine
@@ -307,13 +318,13 @@ func (p *pager) page(ctx context.Context) (there bool, err error) {
 	if p.back {
 		sql = sqlBackwards
 	}
-	var first, last int64
+	var first, last, trimmed int64
 	err = p.b.query(ctx, p.names, func(batch *pgx.Batch) {
 		there, p.found = false, p.found[:0]
 		q := batch.Queue(sql, p.b.who.tenant, p.owner, toText(p.key.Kind), toText(p.key.ID), p.from, p.to, p.newest, int64(pageRows), int64(pageBytes))
 		each(q, func(rows pgx.Rows) error {
 			there = true
-			f, err := p.scan(rows, &first, &last)
+			f, err := p.scan(rows, &first, &last, &trimmed)
 			if err == nil && f.line.Seq != 0 {
 				p.found = append(p.found, f)
 			}
@@ -323,17 +334,20 @@ func (p *pager) page(ctx context.Context) (there bool, err error) {
 	if err != nil || !there {
 		return there, err
 	}
+	if first <= min(trimmed, last) {
+		return true, &tidemark.TrimmedError{Log: p.key, Upto: trimmed, Span: p.index, First: first, Last: last}
+	}
 	p.settle(first, last)
 	return true, nil
 }
 
-func (p *pager) scan(rows pgx.Rows, first, last *int64) (f foundLine, err error) {
+func (p *pager) scan(rows pgx.Rows, first, last, trimmed *int64) (f foundLine, err error) {
 	var log id
 	var seq, parent, depth, nodes, turn, sum *int64
 	var kind, key, batch *string
 	var at *time.Time
 	l := &f.line
-	err = rows.Scan(first, last, &log, &seq, &kind, &key, &at, &parent, &depth, &nodes, &turn, &l.Chain, &batch, &sum, &l.Body)
+	err = rows.Scan(first, last, trimmed, &log, &seq, &kind, &key, &at, &parent, &depth, &nodes, &turn, &l.Chain, &batch, &sum, &l.Body)
 	if err != nil || seq == nil {
 		return f, err
 	}

@@ -37,6 +37,8 @@ const (
     updated = excluded.updated, touched = excluded.touched, batch = excluded.batch, sum = excluded.sum, body = excluded.body`
 	sqlDelete    = `delete from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4`
 	sqlDropLines = `delete from tidemark.line n where n.tenant = $1 and n.owner = $2 and n.log = any($3::uuid[])`
+	sqlTrimLines = `delete from tidemark.line n where n.tenant = $1 and n.owner = $2 and n.log = $3 and n.seq <= $4`
+	sqlTrimLog   = `update tidemark.log l set trimmed = $5 where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4`
 	sqlDropLogs  = `delete from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.log = any($3::uuid[])`
 )
 
@@ -102,6 +104,7 @@ func (a *applying) collect(w *writing, b *tidemark.Batch) {
 			w.drops = append(w.drops, s.log)
 		}
 	}
+	a.collectTrims(w, b)
 	a.tell(w, b)
 	put := make(map[tidemark.Key]bool)
 	for i := range b.Puts {
@@ -146,6 +149,21 @@ func (a *applying) append(w *writing, b *tidemark.Batch, ap *tidemark.Append) {
 	out.chains = append(out.chains, chainOut(last.Chain))
 	for i := range ap.Lines {
 		w.lines.add(w, s.log, &ap.Lines[i], b.StampLine(ap.Lines[i]).Batch)
+	}
+}
+
+// collectTrims is about lines that leave logs, and that come back.
+func (a *applying) collectTrims(w *writing, b *tidemark.Batch) {
+	for _, t := range b.Trims {
+		w.batch.Queue(sqlTrimLines, w.who.tenant, w.who.user, a.of(t.Log).log, t.Upto)
+		w.batch.Queue(sqlTrimLog, w.who.tenant, w.who.user, t.Log.Kind, t.Log.ID, t.Upto)
+	}
+	for i := range b.Fills {
+		f := &b.Fills[i]
+		for j := range f.Lines {
+			w.lines.add(w, a.of(f.Log).log, &f.Lines[j], f.Lines[j].Batch)
+		}
+		w.batch.Queue(sqlTrimLog, w.who.tenant, w.who.user, f.Log.Kind, f.Log.ID, f.Lines[0].Seq-1)
 	}
 }
 

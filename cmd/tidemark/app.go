@@ -16,13 +16,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/config"
-	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
-	"github.com/tidemark-sessions/tidemark/transfer/remote"
 )
 
 // app is what all commands share: the global flags, the streams, and the
@@ -174,9 +172,7 @@ func (a *app) openOptions(how open.Access) *open.Options {
 			a.say("%s can open it, too: the policy of this machine says so (tidemark key show)", organisation)
 		},
 		SecretsMet: a.warnOfSecrets,
-		ColdPlace: func(ctx context.Context, url string) (cold.Place, error) {
-			return remote.Open(ctx, url, &remote.Options{Environ: os.Environ()})
-		},
+		ColdPlace:  coldPlaces(os.Environ()),
 	}
 	if a.keyFile != "" {
 		o.Key = open.Key{File: a.keyFile, Origin: "flag --key-file"}

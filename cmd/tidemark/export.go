@@ -230,6 +230,8 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	}
 	e := &transfer.TenantExport{URL: place, Users: users, Dir: dir, Program: "tidemark " + version, Archives: []transfer.TenantArchive{},
 		Progress: func() func(archive.Progress) { return a.archiveProgress("Written", 0) }, Damaged: func(err error) { a.say("tidemark: %s: left out", err) }}
+	e.Places, _ = open.ColdPlaces(a.openOptions(open.Read))
+	defer e.Places.Close()
 	if err := e.Run(cmd.Context(), only...); err != nil {
 		return err
 	}

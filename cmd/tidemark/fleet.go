@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
@@ -222,7 +223,7 @@ func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (daemon.Dispat
 	if err != nil {
 		return nil, none, err
 	}
-	db, ok := f.opened.Inner.(*postgres.Backend)
+	db, ok := cold.Under(f.opened.Inner).(*postgres.Backend)
 	d, err := dispatch.New(ctx, place, p, fleet.Over(s), &dispatch.Options{PollOnly: ok && db.Pooled()})
 	if err != nil {
 		return nil, none, hint.With(err, "make the tables of the queue with: tidemark database migrate")

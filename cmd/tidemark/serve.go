@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/mcp"
+	"github.com/tidemark-sessions/tidemark/open"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/serve"
@@ -116,7 +117,13 @@ func (v *serveFlags) program(cmd *cobra.Command) serve.Program {
 	if v.CertFile != "" {
 		signal.Notify(reload, syscall.SIGHUP)
 	}
-	return serve.Program{Version: version, Holder: v.holder(cmd), Environ: v.Variables(os.Environ()), Opening: v.openOptions, ToFile: v.toFile, Reload: reload,
+	environ := v.Variables(os.Environ())
+	opening := func(how open.Access) *open.Options {
+		o := v.openOptions(how)
+		o.ColdPlace = coldPlaces(environ)
+		return o
+	}
+	return serve.Program{Version: version, Holder: v.holder(cmd), Environ: environ, Opening: opening, ToFile: v.toFile, Reload: reload,
 		Chat: func(ctx context.Context, s *store.Store, c routes.ChatOptions) (routes.Conversation, error) {
 			return v.conversation(ctx, s, c, nil)
 		},

@@ -108,11 +108,13 @@ func (a *app) watchOnce(ctx context.Context, o watch.Options, screen *watch.Scre
 		return err
 	}
 	problems := 0
+	for _, e := range events {
+		problems += len(e.Problems)
+	}
 	err = a.print(events, func(w io.Writer) error {
 		screen.W, screen.Terminal = w, false
 		for _, e := range events {
 			screen.Tell(e)
-			problems += len(e.Problems)
 		}
 		return nil
 	})

@@ -49,6 +49,7 @@ type answer struct {
 // bill is the costs of a transcript, as they become known.
 type bill struct {
 	open   []answer             // since the last statement
+	before int                  // how many of them are from a point
 	seen   convert.Memory       // message ids
 	stated map[string]statement // by model, as of the last statement
 	costs  map[int]float64      // by leading record
@@ -75,17 +76,37 @@ func (b *bill) see(r record, lead int, entry string) {
 	}
 	w := weight(float64(u.InputTokens), float64(u.OutputTokens), float64(u.CacheReadTokens), float64(u.CacheWriteTokens))
 	id := r.Message.ID
-	for i := range b.open {
-		if id != "" && b.open[i].id == id {
-			b.open[i].weight = w // the last record of a reply has the figures
-			return
+	if a, known := b.answer(id); known {
+		if a != nil {
+			a.weight = w // the last record of a reply has the figures
 		}
-	}
-	if id != "" && b.seen.Has(ofBill, id) {
 		return
 	}
 	b.seen.Set(ofBill, id, "")
 	b.open = append(b.open, answer{id, lead, entry, r.Message.Model, w})
+}
+
+// answer returns the open answer of a message id, and whether the id is known, also of
+// an answer that is settled. A session may have answers without end and no statement,
+// so only those of a point are looked through for an id that is new.
+func (b *bill) answer(id string) (open *answer, known bool) {
+	if id == "" {
+		return nil, false
+	}
+	for i := range b.open[:b.before] {
+		if b.open[i].id == id {
+			return &b.open[i], true
+		}
+	}
+	if !b.seen.Has(ofBill, id) {
+		return nil, false
+	}
+	for i := len(b.open) - 1; i >= b.before; i-- { // mostly the newest
+		if b.open[i].id == id {
+			return &b.open[i], true
+		}
+	}
+	return nil, true
 }
 
 // settle distributes a statement over the answers since the previous one, the
@@ -125,7 +146,7 @@ func (b *bill) settle(models map[string]json.RawMessage) {
 	if !b.shared && b.costs[b.last] > 0 {
 		b.costs[b.last] += left
 	}
-	b.open = nil
+	b.open, b.before = nil, 0
 }
 
 // charge gives answers that no statement covers the rate of the same model in

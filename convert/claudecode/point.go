@@ -147,6 +147,7 @@ func (p *point) restore(o *outline) {
 		b.names[lead] = a.Entry
 		b.open = append(b.open, answer{a.ID, lead, a.Entry, a.Model, a.Weight})
 	}
+	b.before = len(b.open)
 }
 
 // late is what answers before those that were read cost, by entry.

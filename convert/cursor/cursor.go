@@ -86,6 +86,7 @@ type composer struct {
 	id, title, model, project string
 	created, updated          time.Time
 	helpers                   []string
+	bubbles                   []string // none: they are in the chat
 	rest                      convert.Object
 
 	stamp string // of its rows; of those of a chat that is the same, with its helpers
@@ -170,19 +171,32 @@ func (d *database) session(ctx context.Context, c *composer, byID map[string]*co
 			}
 		}
 	}
-	values, err := d.hold(ctx, all)
-	if err != nil {
-		return nil, &convert.Skip{What: "chat " + c.id, Why: err}
-	}
-	s.Entries = d.entries(ctx, c.id, values)
 	kept := keptChat{Created: c.created}
 	stamps := []any{c.stamp}
 	for _, h := range all[1:] {
-		s.Workers = append(s.Workers, convert.Worker{Name: h.id, Entries: d.entries(ctx, h.id, values)})
 		kept.Helpers, stamps = append(kept.Helpers, h.id), append(stamps, h.stamp)
 	}
 	if state, err := json.Marshal(kept); err == nil { // else it is read each time
 		s.Units = convert.RowUnits(c.id, convert.Stamp(stamps), state)
+	}
+	whole := *s
+	if len(all) == 1 && d.goOn(ctx, s, c) {
+		s.Whole = func() (*convert.Session, error) { return d.whole(ctx, &whole, all) }
+		return s, nil
+	}
+	return d.whole(ctx, s, all)
+}
+
+// whole gives a session the entries of a chat, and its workers those of the helpers
+// behind it.
+func (d *database) whole(ctx context.Context, s *convert.Session, all []*composer) (*convert.Session, error) {
+	values, rows, err := d.hold(ctx, all)
+	if err != nil {
+		return nil, &convert.Skip{What: "chat " + s.ForeignID, Why: err}
+	}
+	d.read(ctx, s, values, rows, point{}, "")
+	for _, h := range all[1:] {
+		s.Workers = append(s.Workers, convert.Worker{Name: h.id, Entries: d.entries(ctx, h.id, values, point{}, nil)})
 	}
 	return s, nil
 }
@@ -241,10 +255,12 @@ type keptChat struct {
 }
 
 // stamps are what tells whether chats were changed. Rows are replaced and get new
-// numbers, which the index of keys has, so no value is read.
+// numbers, which the index of keys has, so no value is read. Of the newest bubble there
+// is also the length, should a row be written again in its place.
 func (d *database) stamps(ctx context.Context) (map[string]string, error) {
 	found := map[string]string{}
-	const bubbles = "(SELECT count(*) || ' ' || ifnull(sum(b.rowid), 0) FROM " + table + " b WHERE b.key >= ?3 || substr(s.key, ?4) || ':' AND b.key < ?3 || substr(s.key, ?4) || ';')"
+	const of = "FROM " + table + " b WHERE b.key >= ?3 || substr(s.key, ?4) || ':' AND b.key < ?3 || substr(s.key, ?4) || ';'"
+	const bubbles = "(SELECT count(*) || ' ' || ifnull(sum(b.rowid), 0) " + of + "), (SELECT octet_length(n.value) FROM " + table + " n WHERE n.rowid = (SELECT max(b.rowid) " + of + "))"
 	statement := fmt.Sprintf("SELECT s.key, s.rowid, octet_length(s.value), %s FROM %s s WHERE s.key > ?1 AND s.key < ?2 ORDER BY s.key LIMIT %d", bubbles, table, chatsAtOnce)
 	for after, n := composerKey, chatsAtOnce; n == chatsAtOnce; {
 		n = 0
@@ -314,7 +330,7 @@ func about(id string, o convert.Object) *composer {
 	model, _ := o.Object("modelConfig")
 	where, _ := o.Object("workspaceIdentifier")
 	uri, _ := where.Object("uri")
-	c := &composer{id: id, title: o.Text("name"), model: model.Text("modelName"), project: uri.Text("fsPath"), created: moment(o["createdAt"]), updated: moment(o["lastUpdatedAt"]), rest: filled(o.Without(large...))}
+	c := &composer{id: id, title: o.Text("name"), model: model.Text("modelName"), project: uri.Text("fsPath"), created: moment(o["createdAt"]), updated: moment(o["lastUpdatedAt"]), bubbles: headersOf(o), rest: filled(o.Without(large...))}
 	for _, key := range []string{"subagentComposerIds", "subComposerIds"} {
 		for _, raw := range o.List(key) {
 			if h, ok := convert.Text(raw); ok && !slices.Contains(c.helpers, h) {

@@ -20,19 +20,21 @@ const userBubble = 1
 // of whole files.
 const maxRest = 256 << 10
 
-// entries yields the entries of a chat in the order that it states. Bubbles that it
-// does not name were deleted.
-func (d *database) entries(ctx context.Context, id string, values held) iter.Seq2[convert.Entry, error] {
+// entries yields the entries of a chat behind a point, in the order that the chat
+// states. Bubbles that it does not name were deleted. Passed is called after each
+// bubble to which nothing is added any more, with what is read until then.
+func (d *database) entries(ctx context.Context, id string, values held, from point, passed func(point, string)) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		chat, err := values.value(ctx, d, composerKey+id)
 		if err != nil {
 			yield(convert.Entry{}, &convert.Skip{What: "chat " + id, Why: err})
 			return
 		}
-		r := &reader{ids: convert.EntryIDs{}}
+		r := &reader{ids: convert.EntryIDs{}, last: from.At}
 		bubbles := chat.List("conversation") // older versions have them in the chat
-		headers := chat.List("fullConversationHeadersOnly")
-		for i := range max(len(bubbles), len(headers)) {
+		headers := headersOf(chat)
+		whole := len(headers) > 0 // all bubbles until here were read, and their entries have their names
+		for i := from.Bubbles; i < max(len(bubbles), len(headers)); i++ {
 			if ctx.Err() != nil {
 				yield(convert.Entry{}, ctx.Err())
 				return
@@ -40,25 +42,39 @@ func (d *database) entries(ctx context.Context, id string, values held) iter.Seq
 			var b convert.Object
 			var err error
 			if len(headers) > 0 {
-				b, err = values.value(ctx, d, bubbleKey+id+":"+convert.Field(headers[i], "bubbleId"))
+				b, err = values.value(ctx, d, bubbleKey+id+":"+headers[i])
 			} else if json.Unmarshal(bubbles[i], &b) != nil || b == nil {
 				err = tidemark.Invalidf("is no bubble")
 			}
 			if err != nil {
+				whole = false
 				if !yield(convert.Entry{}, &convert.Skip{What: fmt.Sprintf("chat %s: bubble %d", id, i+1), Why: err}) {
 					return
 				}
 				continue
 			}
 			running := i == max(len(bubbles), len(headers))-1 && chat.Text("status") == statusRunning
-			for _, e := range r.take(b, i) {
+			made := r.take(b, i)
+			for _, e := range made {
 				e.Draft = running
 				if !yield(e, nil) {
 					return
 				}
 			}
+			whole = whole && !running && made[0].ID == headers[i]
+			if whole && passed != nil {
+				passed(point{Bubbles: i + 1, At: r.last, ids: headers[:i+1]}, made[len(made)-1].ID)
+			}
 		}
 	}
+}
+
+// headersOf are the ids of the bubbles of a chat.
+func headersOf(chat convert.Object) (ids []string) {
+	for _, raw := range chat.List("fullConversationHeadersOnly") {
+		ids = append(ids, convert.Field(raw, "bubbleId"))
+	}
+	return ids
 }
 
 // maxHeld bounds the values of a chat that are held to be of one moment. A larger one
@@ -68,28 +84,46 @@ const maxHeld = 48 << 20
 // held are values by their keys; nil: there are too many.
 type held map[string][]byte
 
-// hold reads chats with their bubbles as they are at one moment.
-func (d *database) hold(ctx context.Context, chats []*composer) (all held, err error) {
-	statement := fmt.Sprintf("SELECT key, CASE WHEN octet_length(value) <= %d THEN value END FROM %s WHERE key = ? OR key >= ? AND key < ?", convert.MaxLine, table)
-	err = d.Steady(ctx, func() error {
+// hold reads chats with their bubbles as they are at one moment, or only the values of
+// some keys. Rows are the bubbles of the first chat at that moment.
+func (d *database) hold(ctx context.Context, chats []*composer, keys ...string) (all held, rows rowsOf, err error) {
+	statement := fmt.Sprintf("SELECT key, CASE WHEN octet_length(value) <= %d THEN value END FROM %s WHERE ", convert.MaxLine, table)
+	err = d.Steady(ctx, func() (err error) {
 		all = held{}
 		room := maxHeld
-		for _, c := range chats {
-			for row, err := range d.Query(ctx, statement, composerKey+c.id, bubbleKey+c.id+":", bubbleKey+c.id+";") {
+		take := func(where string, args ...any) error {
+			for row, err := range d.Query(ctx, statement+where, args...) {
 				if err != nil {
 					return err
 				}
 				value := convert.CellText(row[1])
 				if room -= len(value); room < 0 {
-					all = nil
 					return nil
 				}
 				all[convert.CellText(row[0])] = []byte(value)
 			}
+			return nil
 		}
-		return nil
+		for _, key := range keys {
+			if err := take("key = ?", key); err != nil {
+				return err
+			}
+		}
+		for _, c := range chats {
+			if len(keys) > 0 {
+				break
+			}
+			if err := take("key = ? OR key >= ? AND key < ?", composerKey+c.id, bubbleKey+c.id+":", bubbleKey+c.id+";"); err != nil {
+				return err
+			}
+		}
+		if room < 0 {
+			all = nil
+		}
+		rows, err = d.rows(ctx, chats[0].id)
+		return err
 	})
-	return all, err
+	return all, rows, err
 }
 
 // value reads an object by its key.

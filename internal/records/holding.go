@@ -62,6 +62,32 @@ func (h *Holding) Taken(l Lease) { h.lease = l }
 // mutex.
 func (h *Holding) IsTaken() bool { return h.lease.Version > 0 }
 
+// While takes a lease and calls do while it is held. The context of do ends when the lease
+// is lost. ErrHeld: somebody else holds it. ErrConflict: somebody else was faster.
+func (k *Kernel) While(ctx context.Context, of tidemark.Key, who tidemark.Holder, do func(context.Context) error) error {
+	l, b, err := k.Take(ctx, of, who)
+	if err != nil {
+		return err
+	}
+	if _, err := k.Commit(ctx, b); err != nil {
+		return err
+	}
+	h := k.Hold(l)
+	doing, stop := context.WithCancel(ctx)
+	defer stop()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		if h.KeepAlive(doing, func() {}, func(err error) bool { return errors.Is(err, tidemark.ErrConflict) }) != nil {
+			stop()
+		}
+	}()
+	err = do(doing)
+	stop()
+	<-kept
+	return errors.Join(err, h.Close(context.WithoutCancel(ctx)))
+}
+
 // handoverLook is how often a holder checks for handover requests.
 const handoverLook = time.Second
 

@@ -12,6 +12,8 @@
 package tenant
 
 import (
+	"context"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
@@ -48,6 +50,12 @@ type Directory struct {
 
 // NewDirectory returns the Directory in the operator's records.
 func NewDirectory(k *records.Kernel) *Directory { return &Directory{k: k} }
+
+// Work calls do while no other program does work of this name: ErrHeld. Its context ends
+// when another one took over, since this one was silent for too long.
+func (d *Directory) Work(ctx context.Context, name string, who tidemark.Holder, do func(context.Context) error) error {
+	return d.k.While(ctx, tidemark.Key{Kind: "work", ID: name}, who, do)
+}
 
 // Backend returns what the Directory works on.
 func (d *Directory) Backend() tidemark.Backend { return d.k.Backend() }

@@ -51,11 +51,10 @@ type Pace struct {
 	// Alone takes the lease of the index, so that others wait: for large amounts.
 	Alone bool
 	// Only are the logs that the caller knows to have grown: while everything was
-	// looked at not longer ago than Within, nothing else is.
+	// looked at not longer ago than Within, nothing else is. With a negative Within
+	// nothing else is in any case.
 	Only   []tidemark.Key
 	Within time.Duration
-	// Part says that the Source yields some of the logs only: nothing is said of the rest.
-	Part bool
 	// Stamp has it said in the index that everything was looked at, also when there was
 	// nothing to index, if that was said longer ago than this: so that whoever searches
 	// has less to look at. 0: it is not said then.
@@ -121,6 +120,7 @@ type gathering struct {
 	covered map[string][]segment.Span // by this segment
 	notes   []tidemark.Precondition
 	only    bool // not everything is looked at
+	handed  bool // the lines come from who wrote them, see Handed
 	listed  int
 }
 
@@ -138,11 +138,8 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 	g := &gathering{ix: ix, v: v, p: p, total: total, epoch: v.family.Epoch}
 	g.begin()
 	logs := touched(ctx, src, v)
-	if g.only = p.Within > 0 && (began.Sub(v.family.Until) < p.Within || len(v.family.Adopting) > 0); g.only {
+	if g.only = p.Within < 0 || p.Within > 0 && (began.Sub(v.family.Until) < p.Within || len(v.family.Adopting) > 0); g.only {
 		logs = lengths(ctx, src, p.Only)
-	}
-	if p.Part {
-		g.only, logs = true, src.Touched(ctx, v.since())
 	}
 	for log, err := range logs {
 		if errors.Is(err, tidemark.ErrCorrupt) {
@@ -215,7 +212,11 @@ func (v *snapshot) since() time.Time {
 }
 
 func (g *gathering) begin() {
-	g.b, g.covered, g.notes, g.lines = segment.NewBuilder(), make(map[string][]segment.Span), nil, 0
+	if g.b == nil {
+		g.b = segment.NewBuilder()
+	}
+	g.b.Reset()
+	g.covered, g.notes, g.lines = make(map[string][]segment.Span), nil, 0
 }
 
 // log adds the lines of a log that are not indexed.
@@ -307,27 +308,34 @@ func (g *gathering) read(ctx context.Context, src Source, log tidemark.Key, span
 			return nil // it is another log by now
 		}
 		next++
-		if err == nil {
-			begun := false
-			words(l, func(word []byte, place int) {
-				if !begun {
-					begun = true
-					g.b.Line(LineOf(log, l))
-				}
-				g.b.Word(word, place)
-			})
-		}
-		g.cover(name, l.Seq)
-		if g.lines++; g.lines%1000 == 0 {
-			g.p.Progress(*g.total + g.lines)
-		}
-		if g.b.Size() >= g.p.Bytes || g.b.Len() >= maxLines {
-			if err := g.put(ctx, time.Time{}); err != nil {
-				return err
-			}
+		if err := g.add(ctx, log, name, l, words, err == nil); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// add adds a line, with its words if it could be read, and makes a segment of what was
+// gathered when that is much.
+func (g *gathering) add(ctx context.Context, log tidemark.Key, name string, l tidemark.Line, words Words, readable bool) error {
+	if readable {
+		begun := false
+		words(l, func(word []byte, place int) {
+			if !begun {
+				begun = true
+				g.b.Line(LineOf(log, l))
+			}
+			g.b.Word(word, place)
+		})
+	}
+	g.cover(name, l.Seq)
+	if g.lines++; g.lines%1000 == 0 {
+		g.p.Progress(*g.total + g.lines)
+	}
+	if g.b.Size() < g.p.Bytes && g.b.Len() < maxLines {
+		return nil
+	}
+	return g.put(ctx, time.Time{})
 }
 
 func (g *gathering) cover(name string, seq int64) {
@@ -352,8 +360,16 @@ func (g *gathering) put(ctx context.Context, until time.Time) (err error) {
 			return err
 		}
 	}
-	if g.v, err = g.ix.settle(ctx, g.v, w, g.after(ctx, until)); err != nil {
+	settle := g.ix.settle
+	if g.handed {
+		settle = g.settleHanded
+	}
+	first := g.v.version == 0
+	if g.v, err = settle(ctx, g.v, w, g.after(ctx, until)); err != nil {
 		return err
+	}
+	if first && g.v.version == 1 { // nobody took anything out of the index that this began
+		g.epoch = g.v.family.Epoch
 	}
 	*g.total += g.lines
 	g.begin()

@@ -34,13 +34,34 @@ func TestRandomHistoriesFindWhatLookingAtEveryLineFinds(t *testing.T) {
 			some := func() *index.Index { return of[rapid.IntRange(0, 1).Draw(r, "process")] }
 			log := rapid.Map(rapid.IntRange(1, 4), logKey)
 			word := rapid.SampledFrom(vocabulary)
+			text := func(r *rapid.T) (text []string) {
+				for range rapid.IntRange(1, 4).Draw(r, "lines") {
+					text = append(text, strings.Join(rapid.SliceOfN(word, 0, 4).Draw(r, "words"), " "))
+				}
+				return text
+			}
+			var handed *index.Handed // by an import
+			lost := func(err error) {
+				if err != nil && !errors.Is(err, tidemark.ErrConflict) {
+					r.Fatal(err)
+				}
+				if err != nil {
+					handed = nil
+				}
+			}
 			r.Repeat(map[string]func(*rapid.T){
-				"say": func(r *rapid.T) {
-					var text []string
-					for range rapid.IntRange(1, 4).Draw(r, "lines") {
-						text = append(text, strings.Join(rapid.SliceOfN(word, 0, 4).Draw(r, "words"), " "))
+				"say": func(r *rapid.T) { w.say(log.Draw(r, "log"), text(r)...) },
+				"hand over": func(r *rapid.T) {
+					if handed == nil {
+						handed = must[*index.Handed](r)(some().Handed(context.Background(), rapid.SampledFrom([]int{1, 1 << 20}).Draw(r, "bytes")))
 					}
-					w.say(log.Draw(r, "log"), text...)
+					k := log.Draw(r, "log")
+					lost(handed.Add(context.Background(), k, asSaid, w.say(k, text(r)...)))
+				},
+				"put what was handed over": func(r *rapid.T) {
+					if handed != nil {
+						lost(handed.Put(context.Background()))
+					}
 				},
 				"catch up": func(r *rapid.T) {
 					ix := some()
@@ -693,4 +714,58 @@ func TestAViewThatWentOnIsAskedAsAWhole(t *testing.T) {
 		}
 		break
 	}
+}
+
+func TestWhatWasHandedOverDoesNotCountAfterSomethingWasTakenOut(t *testing.T) {
+	be, below := places["memory"](t)
+	w := newWorld(t, be)
+	ix := w.index(be, index.Options{})
+	handed := must[*index.Handed](t)(ix.Handed(t.Context(), 1<<20))
+	if err := handed.Add(t.Context(), logKey(1), asSaid, w.say(logKey(1), "ebb", "flow")); err != nil {
+		t.Fatal(err)
+	}
+	w.purge(ix, logKey(1))
+	if err := handed.Put(t.Context()); !errors.Is(err, tidemark.ErrConflict) {
+		t.Errorf("lines that were purged are put: %v", err)
+	}
+	v := w.look(ix)
+	w.exact(v, "ebb")
+	w.clean(v, below)
+}
+
+func TestWhatWasHandedOverCountsAlthoughAnotherDeletedItsNotes(t *testing.T) {
+	be, _ := places["memory"](t)
+	w := newWorld(t, be)
+	ix := w.index(be, index.Options{})
+	handed := must[*index.Handed](t)(ix.Handed(t.Context(), 1<<20))
+	var notes []tidemark.Precondition
+	for n := range 3 {
+		if err := handed.Add(t.Context(), logKey(n), asSaid, w.say(logKey(n), "ebb", "flow")); err != nil {
+			t.Fatal(err)
+		}
+		r := tidemark.NoteUnindexed(tidemark.SessionID(logKey(n).ID))
+		if _, err := w.k.Commit(t.Context(), tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil {
+			t.Fatal(err)
+		}
+		notes = append(notes, tidemark.Precondition{Key: r.Key, Version: r.Version})
+	}
+	if err := handed.Done(t.Context(), notes...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.k.Commit(t.Context(), tidemark.Batch{Deletes: notes[1:2]}); err != nil {
+		t.Fatal(err)
+	}
+	if err := handed.Put(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range notes {
+		if _, err := be.Get(t.Context(), n.Key); !errors.Is(err, tidemark.ErrNotFound) {
+			t.Errorf("the note %s is left: %v", n.Key, err)
+		}
+	}
+	v := w.look(ix)
+	if n, lines := v.Segments(); n != 1 || lines != 6 {
+		t.Errorf("%d segments with %d lines, want 1 with 6", n, lines)
+	}
+	w.exact(v, "ebb")
 }

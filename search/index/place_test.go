@@ -120,8 +120,8 @@ func logKey(n int) tidemark.Key {
 	return tidemark.Key{Kind: "session", ID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", n)}
 }
 
-// say appends a line to a log.
-func (w *world) say(log tidemark.Key, text ...string) {
+// say appends lines to a log, and returns them.
+func (w *world) say(log tidemark.Key, text ...string) []tidemark.Line {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,6 +142,14 @@ func (w *world) say(log tidemark.Key, text ...string) {
 	}
 	if _, err := w.k.Commit(context.Background(), b); err != nil {
 		w.t.Fatal(err)
+	}
+	return a.Lines
+}
+
+// asSaid are the words of a line as it was appended, whatever became of it since.
+func asSaid(l tidemark.Line, put func([]byte, int)) {
+	for i, word := range bytes.Fields(l.Body) {
+		put(word, i)
 	}
 }
 

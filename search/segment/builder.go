@@ -44,6 +44,15 @@ func NewBuilder() *Builder {
 	return &Builder{words: newVocabulary(), logs: make(map[string]int64), spans: make(map[string][]Span)}
 }
 
+// Reset empties a Builder, also a spent one, and keeps its memory for what comes next.
+func (b *Builder) Reset() {
+	b.words.reset()
+	clear(b.logs)
+	clear(b.names)
+	clear(b.spans)
+	b.uses, b.lines, b.names, b.place, b.err = b.uses[:0], b.lines[:0], b.names[:0], 0, nil
+}
+
 // Line begins a line, whose words follow. It counts as indexed.
 func (b *Builder) Line(l Line) {
 	log, ok := b.logs[l.Log]
@@ -112,7 +121,7 @@ func (b *Builder) Size() int {
 	return 4*len(b.uses) + 40*len(b.lines) + b.words.size() + 100*len(b.spans)
 }
 
-// Write writes the segment. The Builder is spent then. ErrInvalid: too many
+// Write writes the segment. The Builder is spent then, until it is Reset. ErrInvalid: too many
 // lines, or something was added that no segment can have.
 func (b *Builder) Write(emit Emit) error {
 	if b.err != nil {

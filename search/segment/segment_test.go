@@ -58,6 +58,11 @@ func build(t fataler, docs []doc) blocks {
 
 func builder(docs []doc) *segment.Builder {
 	b := segment.NewBuilder()
+	add(b, docs)
+	return b
+}
+
+func add(b *segment.Builder, docs []doc) {
 	for _, d := range docs {
 		b.Line(d.Line)
 		for i, w := range d.words {
@@ -71,7 +76,6 @@ func builder(docs []doc) *segment.Builder {
 			b.Word([]byte(w), -1)
 		}
 	}
-	return b
 }
 
 func open(t fataler, b blocks) *segment.Reader {
@@ -227,6 +231,31 @@ func TestASegmentFindsWhatLookingAtEveryLineFinds(t *testing.T) {
 		}
 		if opened > 0 {
 			t.Fatalf("%+v: %d hits are not sure, though a small segment keeps all places", q, opened)
+		}
+	})
+}
+
+func TestABuilderThatWasResetMakesWhatANewOneMakes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := builder(someDocs(40).Draw(t, "before"))
+		if rapid.Bool().Draw(t, "wrong") {
+			b.Word(nil, 0)
+		}
+		if rapid.Bool().Draw(t, "written") {
+			_ = b.Write(func([]byte) error { return nil }) // also one that failed can be reset
+		}
+		b.Reset()
+		if b.Len() != 0 {
+			t.Fatalf("%d lines are left", b.Len())
+		}
+		docs := someDocs(40).Draw(t, "docs")
+		add(b, docs)
+		var got blocks
+		if err := b.Write(got.emit); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(build(t, docs), got); diff != "" {
+			t.Fatalf("(-new +reset):\n%s", diff)
 		}
 	})
 }

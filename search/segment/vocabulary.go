@@ -32,6 +32,11 @@ func newVocabulary() *vocabulary {
 	return &vocabulary{seed: maphash.MakeSeed(), slots: make([]slot, 1<<12)}
 }
 
+func (v *vocabulary) reset() {
+	clear(v.slots)
+	v.bytes, v.ends, v.uses = v.bytes[:0], v.ends[:0], v.uses[:0]
+}
+
 // number returns the number of a word, and counts the use.
 func (v *vocabulary) number(word []byte) uint32 {
 	h := maphash.Bytes(v.seed, word)

@@ -131,9 +131,12 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	}
 	for _, gather := range []func(context.Context, *looking, *web.SessionView) error{s.gatherEnd, gatherKin, s.gatherTree, gatherKept, s.gatherFound, gatherShare} {
 		err := gather(ctx, l, &v)
-		if errors.Is(err, tidemark.ErrCorrupt) {
+		switch {
+		case errors.Is(err, tidemark.ErrCorrupt):
 			v.Damage = append(v.Damage, render.CleanLine(err.Error()))
 			err = nil
+		case errors.Is(err, tidemark.ErrColdAway):
+			v.ColdAway, err = true, nil // what is here is shown
 		}
 		if err != nil {
 			return view{}, err

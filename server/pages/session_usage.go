@@ -166,6 +166,9 @@ func (t *tally) count(ctx context.Context, st *store.Store, v *store.View, worke
 		}
 		to := t.upTo[worker] + min(v.Entries-t.upTo[worker], int64(*budget))
 		for e, err := range v.LogRange(ctx, t.upTo[worker]+1, to) {
+			if errors.Is(err, tidemark.ErrColdAway) {
+				return false, nil // a later page counts it
+			}
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return false, err
 			}

@@ -13,6 +13,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 )
 
+// coldRetry is how many seconds it takes until older lines are asked for again at a
+// place that did not answer.
+const coldRetry = 6
+
 // Problem is an error in the form for clients.
 func Problem(err error) *api.Problem {
 	var p *api.Problem
@@ -24,6 +28,9 @@ func Problem(err error) *api.Problem {
 		// Usually the database is unreachable for a moment, and a retry
 		// succeeds. Where it is stays private.
 		p = Unavailable("the store cannot be reached; nothing was changed by halves").(*api.Problem)
+		if errors.Is(err, tidemark.ErrColdAway) {
+			p.Detail, p.RetryAfter = "the older lines of this session are kept elsewhere, and cannot be reached now; everything else is here", coldRetry
+		}
 	}
 	var database interface{ SQLState() string }
 	if errors.As(err, &database) {

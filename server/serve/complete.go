@@ -130,6 +130,9 @@ func (c *Config) consider(from Sources) error {
 	if _, _, err := c.auditPlaces(""); err != nil {
 		return err
 	}
+	if _, err := c.coldAge(); err != nil {
+		return err
+	}
 	if c.LogFormat != "json" && c.LogFormat != "text" {
 		return tidemark.Invalidf("--log %q: want json or text", c.LogFormat)
 	}
@@ -176,7 +179,8 @@ func (c *Config) withPassword(from Sources, place string) (string, error) {
 func (c *Config) Variables(environ []string) []string {
 	var more []string
 	for _, s := range c.Settings() {
-		if (s.text == &c.databaseOwner || s.text == &c.keyFile) && s.String() != "" && !strings.HasPrefix(s.Origin, "flag") {
+		own := s.text == &c.databaseOwner || s.text == &c.keyFile || s.text == &c.coldKey || s.text == &c.coldSecret
+		if own && s.String() != "" && !strings.HasPrefix(s.Origin, "flag") {
 			more = append(more, s.Variable+"="+s.String())
 		}
 	}

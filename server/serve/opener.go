@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
@@ -33,6 +34,8 @@ type Opener struct {
 	single  bool               // one store for everybody, because there is one user
 	db      *postgres.Database // nil: embedded stores
 	scopes  *store.Scopes      // the indexes of what is shared in db
+	places  *cold.Places       // where older lines of what is in db are
+	coldURL string             // where they are moved to; "": nowhere
 	own     *open.Opened       // the named store, when it is embedded
 	lent    bool               // the caller closes db and own
 
@@ -47,6 +50,7 @@ type Opener struct {
 // newOpener returns an Opener without a database and without a store.
 func newOpener(ctx context.Context, url string, options func(open.Access) *open.Options) *Opener {
 	t := &Opener{url: url, options: options, opened: make(map[string]*open.Opened)}
+	t.places, t.coldURL = open.ColdPlaces(options(open.Write))
 	t.life, t.end = context.WithCancel(context.WithoutCancel(ctx))
 	return t
 }
@@ -133,7 +137,7 @@ func (t *Opener) Measure() []server.Measure {
 	trips := func(of func(postgres.Trips) float64) []server.Value {
 		return []server.Value{{Labels: `{what="read"}`, Value: of(p.Reads)}, {Labels: `{what="commit"}`, Value: of(p.Commits)}}
 	}
-	return append(measureReplicas(t.db.Replicas()), []server.Measure{
+	return append(append(measureReplicas(t.db.Replicas()), measureCold(t.places.Counts())...), []server.Measure{
 		{Name: "tidemark_database_statements_total", Kind: "counter", Help: "Round trips to the database.", Values: trips(func(t postgres.Trips) float64 { return float64(t.N) })},
 		{Name: "tidemark_database_statement_failures_total", Kind: "counter", Help: "Round trips that failed. Most are tried again.",
 			Values: trips(func(t postgres.Trips) float64 { return float64(t.Failed) })},
@@ -182,7 +186,7 @@ func measureReplicas(all []postgres.Replica) []server.Measure {
 // sealed stays sealed.
 func (t *Opener) Backend(ctx context.Context, p tidemark.Principal) (tidemark.Backend, error) {
 	if t.db != nil {
-		b := t.db.For(p)
+		b := t.tiered(p)
 		t.scopes.Uses(b)
 		return served{b, t.scopes}, nil
 	}
@@ -193,10 +197,15 @@ func (t *Opener) Backend(ctx context.Context, p tidemark.Principal) (tidemark.Ba
 	return o.Inner, nil
 }
 
+// tiered returns the rows of a principal, with the lines of theirs that are elsewhere.
+func (t *Opener) tiered(p tidemark.Principal) *cold.Backend {
+	return t.places.Lend(t.db.For(p), t.coldURL)
+}
+
 // served is the storage of a principal for clients that know the rules of sessions
 // themselves, but not what others have indexed of what they share.
 type served struct {
-	*postgres.Backend
+	*cold.Backend
 	scopes *store.Scopes
 }
 
@@ -234,7 +243,7 @@ func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store,
 	}
 	how := t.options(open.Write)
 	how.Plain = false
-	b := tidemark.Backend(t.db.For(p))
+	b := tidemark.Backend(t.tiered(p))
 	sealed, err := seal.IsSealed(ctx, b)
 	if err != nil {
 		return nil, err
@@ -400,5 +409,6 @@ func (t *Opener) Close() error {
 	if t.db != nil && !t.lent {
 		t.db.Close()
 	}
+	errs = append(errs, t.places.Close())
 	return errors.Join(errs...)
 }

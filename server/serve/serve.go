@@ -58,6 +58,9 @@ type Config struct {
 	// AuditKeep is how long lines of the audit log are kept, such as 365d; "": for ever.
 	// AuditSyslog and AuditWebhook are places that get them, too; "": none.
 	AuditKeep, AuditSyslog, AuditWebhook string
+	// Cold is the URL of the place that older lines of quiet sessions are moved to; "":
+	// none. ColdOlder is how long nobody touched them, such as 36h; "": 90d.
+	Cold, ColdOlder string
 	// TraceEndpoint is the URL of an OpenTelemetry collector; "": none.
 	TraceEndpoint string
 	// Fleet is the file whose webhooks are accepted; "": none.
@@ -69,7 +72,7 @@ type Config struct {
 
 	settings                                 []*Setting
 	databasePassword, databaseOwner, keyFile string
-	webhookSecret                            string
+	webhookSecret, coldKey, coldSecret       string
 }
 
 // Program is what a server needs from the program that runs it. All fields but
@@ -78,7 +81,7 @@ type Program struct {
 	Version string
 	Holder  tidemark.Holder
 	Environ []string
-	// Opening says how stores are opened.
+	// Opening says how stores are opened, and cold places with the keys in Environ.
 	Opening func(open.Access) *open.Options
 	// Chat opens a conversation for the owner of the server's machine, and Folder
 	// says which folder it works in; Commands are what can be typed after a slash there.
@@ -118,6 +121,7 @@ func newRunning(c Config, p Program) *running {
 	p.Opening = func(how open.Access) *open.Options {
 		o := opening(how)
 		o.Environ = p.Environ // which has what the file says
+		o.Cold = c.Cold
 		return o
 	}
 	return &running{Config: c, Program: p}
@@ -171,6 +175,11 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 	defer s.ForwardAudit(ctx)()
 	defer v.access.oidc.watch(ctx)()
 	defer v.repeatedly(ctx, s.SweepLinks)()
+	endMoving, err := v.moveCold(ctx)
+	if err != nil {
+		return err
+	}
+	defer endMoving()
 	return v.Serve(ctx, s, s, listener, &v.Program)
 }
 

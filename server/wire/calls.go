@@ -154,6 +154,8 @@ func (q *backendCall) fail(err error) {
 		err = problem(http.StatusRequestEntityTooLarge, "the request is larger than this call takes")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		err = tidemark.Invalidf("the request was cut off")
+	case errors.Is(err, tidemark.ErrColdAway):
+		err = request.Problem(err) // where the place is stays private
 	}
 	if q.out.n > 0 {
 		if q.out.send(api.Element{Problem: api.ProblemOf(err), End: true}) == nil {

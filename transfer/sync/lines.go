@@ -372,7 +372,7 @@ func (l *logMerge) fork(ctx context.Context, s *stream, in *line, after int64, c
 	}
 	m.o.version++
 	m.exists, m.info, m.changed = true, info, true
-	m.entries++ // as a push counts
+	m.entries++                   // as a push counts
 	if info.Title != sess.Title { // it was the source's
 		m.o.Seen[regTitle], _ = records.Encode(info.Title)
 	}

@@ -36,6 +36,10 @@ type puller struct {
 	index   func(tidemark.SessionID) // has a session indexed beside
 }
 
+// indexRoom is how much memory the index of what is pulled may take before it becomes a
+// segment: blobs are in memory beside it.
+const indexRoom = 6 << 20
+
 // savedSessions is after how many sessions what was read is kept.
 const savedSessions = 500
 
@@ -79,7 +83,7 @@ func (p *puller) sessions(ctx context.Context) error {
 		y.in = y.ahead(ctx)
 		defer func() { y.in.end(); y.in = nil }()
 		var indexed func()
-		p.index, indexed = y.s.IndexBeside(ctx)
+		p.index, indexed = y.s.IndexBeside(ctx, indexRoom)
 		defer indexed()
 	}
 	for n, id := range ids {

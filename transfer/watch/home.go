@@ -35,7 +35,8 @@ type home struct {
 	family  transfer.Family
 
 	busy     bool         // something is done with it
-	answered atomic.Int64 // when its disk last did, in nanoseconds
+	answered atomic.Int64 // when something of it was last done, in nanoseconds
+	read     atomic.Int64 // when its disk last answered
 
 	// The files of units that changed lately, and which these are.
 	listed     transfer.Listed
@@ -320,6 +321,7 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 			return
 		}
 	}
+	h.review = h.review || w.deleted(ctx, h, paths)
 	l, err := w.look(ctx, h)
 	if err != nil {
 		w.failed(ctx, h, began, err)
@@ -355,6 +357,24 @@ func (w *Watcher) follow(ctx context.Context, h *home) {
 		}
 	}
 	w.followAll(ctx, h, l, began, changedAt)
+}
+
+// deleted reports whether a file that was imported is gone. It may be gone before a look
+// through its home knew of it.
+func (w *Watcher) deleted(ctx context.Context, h *home, paths map[string]bool) (is bool) {
+	w.away(h, func() {
+		for path := range paths {
+			below, err := filepath.Rel(h.Path, path)
+			if err != nil {
+				continue
+			}
+			if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) && w.importer().Imported(ctx, h.Place, filepath.ToSlash(below)) {
+				is = true
+				return
+			}
+		}
+	})
+	return is
 }
 
 // followAll imports what changed in a home, after a look through it.

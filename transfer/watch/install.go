@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,9 +105,20 @@ func (i Installer) Install(ctx context.Context, s unit.Service, o *open.Options)
 	})
 }
 
+// installed is ErrNotFound if no watcher was installed.
+func (i Installer) installed() error {
+	if _, err := os.Stat(i.File()); errors.Is(err, fs.ErrNotExist) && slices.Contains([]string{"linux", "darwin", "windows"}, i.System) {
+		return hint.With(tidemark.NotFoundf("no watcher is installed"), "install one with: tidemark watch install")
+	}
+	return nil
+}
+
 // Uninstall ends the watcher, and has the system forget it. What was imported
-// stays.
+// stays. ErrNotFound: none was installed.
 func (i Installer) Uninstall(ctx context.Context) error {
+	if err := i.installed(); err != nil {
+		return err
+	}
 	err := i.each(ctx, map[string][][]string{
 		"linux":   {{"systemctl", "--user", "disable", "--now", "tidemark-watch"}},
 		"darwin":  {{"launchctl", "bootout", i.agent()}},
@@ -123,15 +135,22 @@ func (i Installer) Uninstall(ctx context.Context) error {
 	return err
 }
 
-// Start has the system start a watcher that was installed.
+// Start has the system start a watcher that was installed. ErrNotFound: none was.
 func (i Installer) Start(ctx context.Context) error {
+	if err := i.installed(); err != nil {
+		return err
+	}
 	return i.each(ctx, map[string][][]string{
 		"linux": {{"systemctl", "--user", "start", "tidemark-watch"}}, "darwin": {{"launchctl", "kickstart", i.agent()}}, "windows": {{"schtasks", "/Run", "/TN", task}},
 	})
 }
 
-// Stop has the system end the watcher until the user logs in again.
+// Stop has the system end the watcher until the user logs in again. ErrNotFound: none
+// was installed.
 func (i Installer) Stop(ctx context.Context) error {
+	if err := i.installed(); err != nil {
+		return err
+	}
 	return i.each(ctx, map[string][][]string{
 		"linux": {{"systemctl", "--user", "stop", "tidemark-watch"}}, "darwin": {{"launchctl", "kill", "SIGTERM", i.agent()}}, "windows": {{"schtasks", "/End", "/TN", task}},
 	})

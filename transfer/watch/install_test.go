@@ -62,6 +62,11 @@ func TestInstalledAndUninstalledOnEverySystem(t *testing.T) {
 		if _, err := os.Stat(i.File()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: its unit is left: %v", name, err)
 		}
+		for _, do := range []func(context.Context) error{i.Stop, i.Start, i.Uninstall} {
+			if err := do(t.Context()); !errors.Is(err, tidemark.ErrNotFound) {
+				t.Errorf("%s: without one that is installed: %v", name, err)
+			}
+		}
 	}
 	s := &system{fail: "daemon-reload"}
 	home := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -136,6 +137,7 @@ func (w *Watcher) list(ctx context.Context, h *home) (l listing, err error) {
 		}
 	}
 	maps.DeleteFunc(l.lately, func(unit uint64, _ bool) bool { return l.units[unit].alone() })
+	empty := h.emptyFolders(newest)
 	for folder, at := range newest {
 		if at.After(l.newest) {
 			l.newest = at
@@ -151,11 +153,50 @@ func (w *Watcher) list(ctx context.Context, h *home) (l listing, err error) {
 	if newest[h.Path].IsZero() {
 		newest[h.Path] = now
 	}
+	maps.Copy(newest, empty)
 	for folder := range newest {
 		l.folders = append(l.folders, folder)
 	}
 	slices.SortFunc(l.folders, func(a, b string) int { return cmp.Or(newest[b].Compare(newest[a]), cmp.Compare(a, b)) })
 	return l, nil
+}
+
+// emptyFolders are the folders beside those with sessions in which there is nothing, and
+// when they changed: a tool that deleted all sessions of a project puts the next one there.
+func (h *home) emptyFolders(newest map[string]time.Time) map[string]time.Time {
+	above, empty := make(map[string]bool), make(map[string]time.Time)
+	for folder := range newest {
+		if folder != h.Path {
+			above[filepath.Dir(folder)] = true
+		}
+	}
+	for folder := range above {
+		beside, err := os.ReadDir(folder)
+		if err != nil {
+			continue // those that are there are found by a look from time to time
+		}
+		for _, e := range beside {
+			at := filepath.Join(folder, e.Name())
+			if _, known := newest[at]; known || !e.IsDir() || !isEmpty(at) {
+				continue
+			}
+			if info, err := e.Info(); err == nil {
+				empty[at] = info.ModTime()
+			}
+		}
+	}
+	return empty
+}
+
+// isEmpty reports whether nothing is in a folder.
+func isEmpty(folder string) bool {
+	f, err := os.Open(folder)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	return errors.Is(err, io.EOF)
 }
 
 // look looks through a home, and has notifications of all its folders: those that

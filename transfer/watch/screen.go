@@ -116,6 +116,7 @@ func (s *Screen) row(e Event) string {
 		{e.State == Paused, "paused"},
 		{e.State == Full, "the store is full: see watch status"},
 		{e.State == Silent, "does not answer"},
+		{e.State == Reading, "is being read"},
 		{len(e.Problems) > 0, fmt.Sprintf("%d problem(s): see watch status", len(e.Problems))},
 		{e.Waiting > 0, fmt.Sprintf("%d open here", e.Waiting)},
 		{e.Drafts > 0, "being written"},
@@ -152,6 +153,7 @@ var without = map[string]string{
 	Missing: "is gone, its sessions stay",
 	Left:    "is no longer followed, its sessions stay",
 	Silent:  "does not answer, the others go on",
+	Reading: "is being read, the others go on",
 }
 
 // line says in a line what happened.

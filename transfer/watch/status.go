@@ -144,6 +144,9 @@ func (s Status) lines(when func(time.Time) string) (lines []string) {
 			if h.State == Silent && s.Running {
 				lines = append(lines, h.Path+" does not answer, since "+when(h.At)+": its disk may hang. The others are followed.")
 			}
+			if h.State == Reading && s.Running {
+				lines = append(lines, h.Path+" is being read: a session in it is large. The others are followed.")
+			}
 			if h.Swept != "" {
 				lines = append(lines, h.Path+" is looked through from time to time: "+h.Swept)
 			}

@@ -48,7 +48,7 @@ func (w *Watcher) importFrom(ctx context.Context, h *home, do func(context.Conte
 	settings := w.settings
 	w.mu.Unlock()
 	i := w.importer()
-	i.Tool, i.Family = h.Tool.Name, &h.family
+	i.Tool, i.Family, i.Heard = h.Tool.Name, &h.family, h.reads
 	note := func(err error) {
 		if errors.Is(err, tidemark.ErrHeld) || errors.Is(err, tidemark.ErrConflict) {
 			left = true

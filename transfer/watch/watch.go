@@ -121,6 +121,7 @@ const (
 	Missing   = "missing" // the folder is not there any more
 	Left      = "left"    // the user does not want it followed any more
 	Silent    = "silent"  // its disk does not answer; the other homes go on
+	Reading   = "reading" // it has a session that takes long to read; the other homes go on
 )
 
 const (
@@ -208,8 +209,8 @@ func (o Options) check() error {
 }
 
 // Once imports what changed in every home, unless the user wants a pause, and
-// returns what happened in each, also if it was ended early; that one cannot be read is a
-// problem of that one. Where
+// returns what happened in each, also if it was ended early; that one cannot be read, or
+// that its disk does not answer, is a problem of that one. Where
 // a watcher runs, that one does it, and the homes are as it reports them.
 func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	if err := w.o.check(); err != nil {
@@ -224,21 +225,32 @@ func (w *Watcher) Once(ctx context.Context) (all []Event, err error) {
 	w.turn.Lock()
 	defer w.turn.Unlock()
 	w.find(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // for what still waits for a disk
+	var looks []*look
+	fatal := func(err error) bool { return err != nil && (ctx.Err() != nil || !transfer.ConcernsInput(err)) }
 	for _, h := range w.inOrder() {
 		if time.Now().Before(w.settings.PausedUntil) {
 			h.event.State = Paused
 			all = append(all, h.event)
 			continue
 		}
-		e, _, err := w.take(ctx, h)
-		if err != nil && (ctx.Err() != nil || !transfer.ConcernsInput(err)) {
-			return append(all, e), err
+		l := w.takeWithin(ctx, h)
+		if looks = append(looks, l); fatal(l.failed()) {
+			break
 		}
-		if err != nil {
-			e.Problems = append(e.Problems, problemText(err))
-		}
-		h.event, h.total = e, e
+	}
+	for _, l := range looks {
+		w.waitFor(l) // it may have answered meanwhile
+		e := l.event()
 		all = append(all, e)
+		if err := l.failed(); fatal(err) {
+			return all, err
+		} else if err != nil {
+			e.Problems = append(e.Problems, problemText(err))
+			all[len(all)-1] = e
+		}
+		l.home.event, l.home.total = e, e
 	}
 	w.news = true
 	w.report(ctx, true)
@@ -320,7 +332,7 @@ func (w *Watcher) answer(ctx context.Context, paused bool) {
 	w.mu.Lock()
 	asked := w.settings.Asked
 	for _, h := range w.homes {
-		if h.asked = h.asked && !paused; h.event.State != Silent && (h.asked || h.sweepAt.IsZero() && !paused) {
+		if h.asked = h.asked && !paused; !h.late() && (h.asked || h.sweepAt.IsZero() && !paused) {
 			asked = nil
 		}
 	}

@@ -533,6 +533,57 @@ func TestANewSessionIsImportedWithoutALookThroughTheHome(t *testing.T) {
 	}
 }
 
+func TestASessionThatIsDeletedSoonIsGone(t *testing.T) {
+	r := newRig(t)
+	fake := newFake(1000)
+	r.o.Notify = func() (Notifier, error) { return fake, nil }
+	r.o.SweepAfter, r.o.SweepAtLeast = time.Hour, time.Hour
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea")+say(idOf(0), 1, "/tea"))
+	r.run()
+	r.until("the first import", took(2))
+	r.append(r.transcript("-tea", 1), say(idOf(1), 0, "/tea"))
+	fake.changes <- Change{Path: r.transcript("-tea", 1), Folder: true}
+	r.until("a new session", func(e Event) bool { return e.Drafts == 1 })
+	if err := os.Remove(r.transcript("-tea", 1)); err != nil {
+		t.Fatal(err)
+	}
+	fake.changes <- Change{Path: r.transcript("-tea", 1)}
+	for is := r.status().Tools[0]; is.Gone != 1 || is.Drafts != 0; is = r.status().Tools[0] {
+		if t.Context().Err() != nil {
+			t.Fatalf("it never became gone: %+v", is)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A tool deletes the sessions of a project, and months later begins another one there.
+func TestAFolderWithoutSessionsIsHeard(t *testing.T) {
+	r := newRig(t)
+	fake := newFake(1000)
+	r.o.Notify = func() (Notifier, error) { return fake, nil }
+	r.o.SweepAfter, r.o.SweepAtLeast = time.Hour, time.Hour
+	r.append(r.transcript("-tea", 0), say(idOf(0), 0, "/tea")+say(idOf(0), 1, "/tea"))
+	coffee := r.transcript("-coffee", 1)
+	other := filepath.Join(r.home, ".claude", "projects", "-other")
+	for _, dir := range []string{filepath.Dir(coffee), other} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.append(filepath.Join(other, "notes.txt"), "no session")
+	r.run()
+	r.until("the first import", took(2))
+	fake.mu.Lock()
+	heard, too := fake.folders[filepath.Dir(coffee)], fake.folders[other]
+	fake.mu.Unlock()
+	if !heard || too {
+		t.Errorf("an empty folder is heard: %v; one with something else: %v", heard, too)
+	}
+	r.append(coffee, say(idOf(1), 0, "/coffee")+say(idOf(1), 1, "/coffee"))
+	fake.changes <- Change{Path: coffee}
+	r.until("a session in it", took(1))
+}
+
 func TestAWatcherTakesInWhatIsNoLongerIgnored(t *testing.T) {
 	r := newRig(t)
 	r.o.SweepAfter, r.o.SweepAtLeast = time.Hour, time.Hour // it has to know by itself

@@ -40,17 +40,28 @@ func (w *workshop) kills(ctx context.Context, n int) error {
 		if one.Killed, one.Wrong = &k, k.wrong; err != nil {
 			one.Wrong = append(one.Wrong, err.Error())
 		}
-		if err := w.note(ctx, id, one); err != nil {
+		if err := errors.Join(w.note(ctx, id, one), w.row(c, k)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// row prints what came of the watcher of one agent, as workshop/crash does.
+func (w *workshop) row(c client, k killed) error {
+	if w.rows == nil {
+		return nil
+	}
+	return w.rows.Encode(map[string]any{"what": "SIGKILL of tidemark watch", "where": c.title + " " + w.versions[c.tool] + " works", "store": "sqlite",
+		"count": k.Kills, "acknowledged": k.Entries, "lost": k.lost, "doubled": k.doubled,
+		"note": fmt.Sprintf("%d runs, %d sessions, %d of them gone there", k.Runs, k.Sessions+k.Gone, k.Gone)})
+}
+
 // killed is what was done while a watcher was killed, and what was kept of it.
 type killed struct {
 	Kills, Runs, Sessions, Entries int
 	Gone                           int `json:",omitzero"` // sessions that the agent removed meanwhile, and that are kept
+	lost, doubled                  int // entries that an import at once has and the watcher does not, and the other way round
 	wrong                          []string
 }
 
@@ -166,9 +177,23 @@ func (m *world) sameAsAtOnce(ctx context.Context, c client, k *killed) error {
 		if !reflect.DeepEqual(a, b) {
 			wrong("session %s has %d entries, at once it has %d", id, len(b), len(a))
 		}
+		k.lost, k.doubled = k.lost+notIn(a, b), k.doubled+notIn(b, a)
 		k.Sessions, k.Entries = k.Sessions+1, k.Entries+len(a)
 	}
 	return nil
+}
+
+// notIn counts the entries that are in a and not, or not as often, in b.
+func notIn(a, b []tidemark.Entry) (n int) {
+	rest := slices.Clone(b)
+	for _, e := range a {
+		if i := slices.IndexFunc(rest, func(other tidemark.Entry) bool { return reflect.DeepEqual(e, other) }); i >= 0 {
+			rest = slices.Delete(rest, i, i+1)
+		} else {
+			n++
+		}
+	}
+	return n
 }
 
 // inBranch leaves out of entries what says where they are in the log.

@@ -16,6 +16,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -36,7 +37,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stderr)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "clients:", err)
@@ -44,7 +45,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, log io.Writer) (err error) {
+func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	f := flag.NewFlagSet("clients", flag.ContinueOnError)
 	f.SetOutput(log)
 	w := &workshop{log: log, versions: make(map[string]string)}
@@ -57,6 +58,7 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	tool := f.String("tool", "", "only agents that match a regular `expression`")
 	only := f.String("only", "", "only trials that match a regular `expression`, such as '^writer|^in'")
 	kills := f.Int("kills", 50, "how often the watcher is killed while each agent works")
+	rows := f.Bool("json", false, "print what came of each watcher that was killed as a JSON object a line")
 	write := f.String("write", "", "the `file` to write the page to")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -69,6 +71,9 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if *rows {
+		w.rows = json.NewEncoder(out)
 	}
 	scratch, err := os.MkdirTemp("", "clients")
 	if err != nil {
@@ -124,6 +129,7 @@ type workshop struct {
 	again, keep    bool
 	state          string
 	found          map[string]found
+	rows           *json.Encoder // of what was killed, nil for none
 	worlds         int
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert/converttest"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -99,5 +100,13 @@ func TestRunsAddUp(t *testing.T) {
 	}
 	if err := w.load(filepath.Join(dir, "missing.json")); err == nil {
 		t.Error("a file of another run that is missing was passed over")
+	}
+}
+
+func TestEntriesThatAreMissingAndThoseTooManyAreCounted(t *testing.T) {
+	a, b := tidemark.Say(tidemark.User, "a"), tidemark.Say(tidemark.User, "b")
+	once, kept := []tidemark.Entry{a, b, b}, []tidemark.Entry{a, a, a, b}
+	if lost, doubled := notIn(once, kept), notIn(kept, once); lost != 1 || doubled != 2 {
+		t.Errorf("%d lost and %d doubled", lost, doubled)
 	}
 }

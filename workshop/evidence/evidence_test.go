@@ -184,6 +184,9 @@ func TestEveryTestThatIsNamedIsThereAndSaysItsCounts(t *testing.T) {
 		}
 		names[p.name] = true
 		args := p.command(p.full).args
+		if args[1] == "run" && !slices.Contains(workshops, filepath.Base(args[2])) {
+			t.Errorf("%s: %s is not built", p.name, args[2])
+		}
 		if args[1] != "test" {
 			continue
 		}
@@ -203,6 +206,15 @@ func TestEveryTestThatIsNamedIsThereAndSaysItsCounts(t *testing.T) {
 	}
 	if fuzz := slices.DeleteFunc(parts, func(p part) bool { return p.section != "fuzz" }); len(fuzz) < 20 {
 		t.Errorf("only %d rooms with fuzz targets", len(fuzz))
+	}
+}
+
+func TestThePartsProgramsAreBuilt(t *testing.T) {
+	atRoot(t)
+	for _, name := range workshops {
+		if _, err := os.Stat(filepath.Join(workshopFolder(name), "main.go")); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

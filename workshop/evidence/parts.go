@@ -96,6 +96,10 @@ func crashParts() (parts []part) {
 		part{name: "watch", goal: "R1", what: "SIGKILL of a watcher while agents write", short: 8, full: 300, wanted: 200,
 			command: tests("^TestAKilledWatcherLosesAndDoublesNothing$", "TIDEMARK_WATCH_KILLS", "./transfer/watch"),
 			tally:   tally{says: "%d kills, %d entries", counts: []int{0}, figures: none("sqlite", "{1} entries", "as if imported at once")}},
+		part{name: "watch-agents", goal: "R1", what: "SIGKILL of a watcher while real agents from npm work", full: 50, wanted: 200, read: ofCrash,
+			command: func(n int64) invocation {
+				return invocation{args: []string{"go", "run", "./workshop/clients", "-only", "^kills", "-again", "-kills", fmt.Sprint(n)}, more: []string{"-json"}}
+			}},
 		part{name: "faults", goal: "R4", what: "EIO, ENOSPC, EINTR and short writes at every call, once and for good", short: 1, full: 1,
 			command: tests("^TestEveryFaultIsNoFalsePromise$", "", "./backend/files"),
 			tally:   tally{says: "%d calls failed", counts: []int{0}, figures: none("files", "", "no false acknowledgement, no panic")}},

@@ -42,7 +42,9 @@ func (c invocation) String() string {
 type tools struct{ dir string }
 
 // workshops are the programs of the workshop that parts run.
-var workshops = []string{"crash", "load", "bench"}
+var workshops = []string{"crash", "clients", "load", "bench"}
+
+func workshopFolder(name string) string { return "./workshop/" + name }
 
 func build(ctx context.Context) (*tools, error) {
 	dir, err := os.MkdirTemp("", "tidemark-evidence-")
@@ -52,7 +54,7 @@ func build(ctx context.Context) (*tools, error) {
 	t := &tools{dir}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", dir + string(filepath.Separator), "./cmd/tidemark"}
 	for _, name := range workshops {
-		args = append(args, "./internal/"+name)
+		args = append(args, workshopFolder(name))
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {

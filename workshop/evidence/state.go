@@ -123,9 +123,9 @@ func (b *book) best(part, commit string) (best result, found bool) {
 	return best, found
 }
 
-// notCode are the files that do not affect what is tried, this page among
-// them.
-var notCode = []string{".", ":!docs", ":!*.md"}
+// notCode are the files that do not affect what is tried, this page and what
+// trials found among them.
+var notCode = []string{".", ":!docs", ":!*.md", ":!workshop/clients/found.json"}
 
 // commitOf names what is tried: the last commit that changed more than prose,
 // and a hash of uncommitted changes.

@@ -395,10 +395,12 @@ type SessionView struct {
 	Previous int64      `json:"previous,omitempty"`
 	Next     int64      `json:"next,omitempty"`
 
-	Damage  []string   `json:"damage,omitempty"` // what cannot be read, besides entries
-	Formats []string   `json:"-"`
-	Agents  []string   `json:"-"` // that it can go on in
-	Share   *ShareView `json:"share,omitempty"`
+	Damage []string `json:"damage,omitempty"` // what cannot be read, besides entries
+	// ColdAway means that older entries are at a place that does not answer.
+	ColdAway bool       `json:"cold_away,omitempty"`
+	Formats  []string   `json:"-"`
+	Agents   []string   `json:"-"` // that it can go on in
+	Share    *ShareView `json:"share,omitempty"`
 }
 
 // TalkView is what is being said in a session right now.
