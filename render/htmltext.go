@@ -253,7 +253,7 @@ func (h *mdHTML) table(n *tableNode) {
 	switch {
 	case n.kind == kindTable:
 		// A wide table scrolls by itself instead of widening the page.
-		h.within(n, `<div class="wide" tabindex="0"><table>`+"\n", "</table></div>\n")
+		h.within(n, `<div class="wide" tabindex="0"><table dir="auto">`+"\n", "</table></div>\n")
 	case n.kind == kindRow:
 		h.within(n, "<tr>", "</tr>\n")
 	default:

@@ -49,8 +49,8 @@ func TestMarkdownBecomesHTML(t *testing.T) {
 		{"[![a](https://i.j)](https://x.y)", "<p>" + rel + "\"https://x.y\">[Image: a] <span class=\"goal\">(https://i.j)</span></a></p>\n"},
 		{"<https://x.y> <a@b.c>", "<p>" + rel + "\"https://x.y\" class=\"self\">https://x.y</a> " + rel + "\"mailto:a@b.c\" class=\"self\">a@b.c</a></p>\n"},
 		{"(see https://x.y/a_b_c(d)?e=*f*.) ftp://a xhttps://b", "<p>(see " + rel + "\"https://x.y/a_b_c(d)?e=\" class=\"self\">https://x.y/a_b_c(d)?e=</a><em>f</em>.) ftp://a xhttps://b</p>\n"},
-		{"|a|b|\n|-|-:|\n|`c\\|d`|e|f|\n|g", "<div class=\"wide\" tabindex=\"0\"><table>\n<tr><th scope=\"col\">a</th><th scope=\"col\" class=\"end\">b</th></tr>\n<tr><td><code>c|d</code></td><td class=\"end\">e</td></tr>\n<tr><td>g</td></tr>\n</table></div>\n"},
-		{"x\na | b\n:-:|:-", "<p>x</p>\n<div class=\"wide\" tabindex=\"0\"><table>\n<tr><th scope=\"col\" class=\"center\">a</th><th scope=\"col\">b</th></tr>\n</table></div>\n"},
+		{"|a|b|\n|-|-:|\n|`c\\|d`|e|f|\n|g", "<div class=\"wide\" tabindex=\"0\"><table dir=\"auto\">\n<tr><th scope=\"col\">a</th><th scope=\"col\" class=\"end\">b</th></tr>\n<tr><td><code>c|d</code></td><td class=\"end\">e</td></tr>\n<tr><td>g</td></tr>\n</table></div>\n"},
+		{"x\na | b\n:-:|:-", "<p>x</p>\n<div class=\"wide\" tabindex=\"0\"><table dir=\"auto\">\n<tr><th scope=\"col\" class=\"center\">a</th><th scope=\"col\">b</th></tr>\n</table></div>\n"},
 		{"a|b\n-", "<h4>a|b</h4>\n"},
 	} {
 		if got := asHTML(c.in); got != c.want {

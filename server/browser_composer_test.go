@@ -125,6 +125,9 @@ func TestShellAndMemoryLinesAreTypedOnAPage(t *testing.T) {
 	// What it puts out is seen while it runs, and stays as what the model reads.
 	w.says("!echo ebb; while [ ! -e flood ]; do sleep 0.1; done; echo '<b>flood</b>'")
 	w.until(`document.querySelector("#talk .running") && [...document.querySelectorAll("#talk pre.piece")].some((e) => e.textContent.includes("ebb"))`)
+	if text := asks[string](w, `document.querySelector("#talk .running").textContent`); !strings.Contains(text, "Running") || strings.Contains(text, "Answering") {
+		t.Errorf("a command that runs is called %q", text)
+	}
 	w.keeps("composer-shell")
 	if err := os.WriteFile(filepath.Join(folder, "flood"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -134,6 +137,11 @@ func TestShellAndMemoryLinesAreTypedOnAPage(t *testing.T) {
 		t.Errorf("what is for the model is shown: %s", text)
 	}
 	w.until(`document.querySelectorAll(".turn-end").length === 1`) // there was one turn with a model
+	w.until(`document.querySelector("#state") && !document.querySelector("#state").textContent.includes("no answer")`)
+	w.opens("/sessions/" + string(id))
+	if turns := asks[[]string](w, `[...document.querySelectorAll("#rail .outline a")].map((e) => e.textContent.trim())`); len(turns) != 2 || !strings.HasPrefix(turns[1], "! echo ebb") {
+		t.Errorf("the turns beside it are %q", turns)
+	}
 	w.keeps("composer-shell-done")
 	w.accessible("after a command of the shell")
 

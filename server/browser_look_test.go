@@ -245,6 +245,7 @@ func TestEveryPageIsReadAndUsedWithoutScript(t *testing.T) {
 	w.until(`document.querySelector("svg") || (document.querySelector("#counting a") && location.reload())`)
 	w.opens("/sessions/" + many)
 	w.sees("answer 60")
+	w.until(`document.getElementById("newest").getBoundingClientRect().bottom <= innerHeight + 1`) // it opens at its end
 	w.leaves(func() { w.clicks(".older a") })
 	w.sees("answer 40", "not", "answer 60")
 	w.clicks("#act-button")

@@ -191,6 +191,8 @@ func (t *Talk) say(ctx context.Context, text string, images []tidemark.Block) (<
 	kept := make(chan error, 1)
 	turn, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.running, t.acked, t.cancel = true, kept, cancel
+	_, t.shell = slash.Shell(text)
+	t.shell = t.shell && types
 	t.rest.Stop()
 	t.mu.Unlock()
 	t.began()

@@ -32,6 +32,7 @@ type Talk struct {
 	changed chan struct{} // closed at the next change
 	shape   int           // grows with every change but that the last piece got longer
 	running bool
+	shell   bool   // what runs, or ran last, is a command of the person
 	turn    string // names the turn that runs, or the last one
 	closing bool
 	cancel  context.CancelFunc
@@ -62,6 +63,7 @@ type Piece struct {
 // TalkState is what a conversation is saying.
 type TalkState struct {
 	Here, Running bool
+	Shell         bool   // what runs is a command of the person, and no answer
 	Turn          string // names the turn, for who stops it
 	Pieces        []Piece
 	Questions     []Question
@@ -90,7 +92,7 @@ func (t *Talk) Look(seen Seen) (whole *TalkState, more string, now Seen, wait <-
 	if seen.talk == t && seen.shape == t.shape {
 		return nil, string(last[seen.length:]), now, t.changed
 	}
-	whole = &TalkState{Here: t.Here, Running: t.running, Turn: t.turn, Questions: slices.Clone(t.asked), Notice: t.notice}
+	whole = &TalkState{Here: t.Here, Running: t.running, Shell: t.running && t.shell, Turn: t.turn, Questions: slices.Clone(t.asked), Notice: t.notice}
 	for _, p := range t.pieces {
 		whole.Pieces = append(whole.Pieces, Piece{Kind: p.Kind, Text: string(wholeRunes(p.text)), Kept: p.Kept})
 	}

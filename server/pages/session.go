@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/store/rewind"
 	"github.com/tidemark-sessions/tidemark/transfer/resume"
 )
 
@@ -250,8 +251,17 @@ func (l *looking) tree(ctx context.Context, all bool, skipped int) (*web.TreeVie
 	drawn := make([]web.TreeNode, len(nodes))
 	shown := int64(-1)
 	for i, n := range nodes {
+		// A command that the person ran is one turn with what it put out.
+		words, putOut := n.Text, false
+		if command, ok := rewind.TypedWords(words); ok {
+			words = "! " + command
+		} else if i > 0 && n.Parent == nodes[i-1].Number && rewind.PutOutWords(words) {
+			if _, putOut = rewind.TypedWords(nodes[i-1].Text); putOut {
+				words = drawn[i-1].Text
+			}
+		}
 		drawn[i] = web.TreeNode{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: render.CleanLine(n.Label), Current: n.Current,
-			First: n.First, At: n.At, Text: render.CleanLine(n.Text)}
+			First: n.First, At: n.At, Text: render.CleanLine(words), Rest: putOut}
 		if n.Moved {
 			drawn[i].Machine = web.Shorten(render.CleanLine(n.Machine))
 		}

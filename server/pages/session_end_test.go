@@ -8,6 +8,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/store/rewind"
 )
 
 func TestAHolderThatIsDeadIsACrash(t *testing.T) {
@@ -26,5 +27,23 @@ func TestAHolderThatIsDeadIsACrash(t *testing.T) {
 	}
 	if end, err := sessionEnd(t.Context(), st, v, l); err != nil || end.Kind != web.EndCrashed || end.Who == "" {
 		t.Errorf("%+v, %v", end, err)
+	}
+}
+
+func TestACommandOfThePersonNeedsNoAnswer(t *testing.T) {
+	failed := rewind.PutOut("<data 1>\nno such boat\n</data 1>", true)
+	for _, c := range []struct {
+		e    tidemark.Entry
+		want string
+	}{
+		{rewind.PutOut("<data 1>\nebb\n</data 1>", false), web.EndDone},
+		{failed, web.EndDone},
+		{rewind.Typed("ls"), web.EndInterrupted},
+		{tidemark.Say(tidemark.User, "What it put out:\nebb"), web.EndUnanswered},
+		{tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.Tool, Blocks: []tidemark.Block{{Type: tidemark.BlockToolResult, ToolUseID: "1"}}}, web.EndUnanswered},
+	} {
+		if got := endOf(c.e, nil).Kind; got != c.want {
+			t.Errorf("after %q: %s, want %s", c.e.Text(), got, c.want)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/store/hits"
+	"github.com/tidemark-sessions/tidemark/store/rewind"
 )
 
 const (
@@ -192,12 +193,16 @@ func endOf(e tidemark.Entry, damage error) web.SessionEnd {
 	if damage != nil {
 		return web.SessionEnd{Kind: web.EndDamaged}
 	}
-	for _, b := range e.Blocks {
-		if b.Type == tidemark.BlockToolUse {
+	asked := e.Role
+	for _, b := range rewind.AsCall(e).Blocks {
+		switch {
+		case b.Type == tidemark.BlockToolUse:
 			return web.SessionEnd{Kind: web.EndInterrupted, Who: render.CleanLine(b.Name)}
+		case b.Type == tidemark.BlockToolResult && e.Role == tidemark.User && e.Blocks[0].Type == tidemark.BlockText:
+			asked = "" // a command that the person ran: nobody was asked anything
 		}
 	}
-	switch e.Role {
+	switch asked {
 	case tidemark.User, tidemark.Tool:
 		return web.SessionEnd{Kind: web.EndUnanswered}
 	}

@@ -237,7 +237,7 @@ func (w *talkWatch) view(ctx context.Context, state *routes.TalkState) (web.Talk
 	if state == nil {
 		return v, nil
 	}
-	v.Running, v.Notice = state.Running, render.CleanLine(state.Notice)
+	v.Running, v.Shell, v.Notice = state.Running, state.Shell, render.CleanLine(state.Notice)
 	for _, p := range state.Pieces {
 		if p.Kind == "command" {
 			v.Told = render.Clean(p.Text)

@@ -92,6 +92,14 @@ func AsCall(e tidemark.Entry) tidemark.Entry {
 	return e
 }
 
+// TypedWords is the command, if a message with these first words is about one that the
+// person ran.
+func TypedWords(words string) (command string, ok bool) { return strings.CutPrefix(words, typedIntro) }
+
+// PutOutWords reports whether a message with these first words is about what such a
+// command put out.
+func PutOutWords(words string) bool { return strings.HasPrefix(words, strings.TrimSpace(outputIntro)) }
+
 // unmarked is what stands between the marks of data, which are lines of their own. A
 // text that was cut has no second one.
 func unmarked(text string) string {

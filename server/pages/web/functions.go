@@ -34,6 +34,7 @@ var functions = template.FuncMap{
 	"dict":    dict,
 	"list":    func(all ...string) []string { return all },
 	"section": section,
+	"mark":    ownMark,
 	"plus":    func(a, b int) int { return a + b },
 	"part":    part,
 	"deed":    Deed,

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"iter"
 	"strings"
 	"time"
 
@@ -75,10 +76,21 @@ func (p HomePart) Short(of HomeRow) string {
 	if p.Name != "project" {
 		return of.Name
 	}
-	base := Base(of.Name)
-	for _, other := range p.Rows {
-		if other.Name != of.Name && Base(other.Name) == base {
-			if above := strings.Trim(Base(strings.TrimSuffix(strings.TrimRight(of.Name, `/\`), base)), `/\`); above != "" {
+	return toldApart(of.Name, func(yield func(string) bool) {
+		for _, other := range p.Rows {
+			if !yield(other.Name) {
+				return
+			}
+		}
+	})
+}
+
+// toldApart is the last part of a path, or its last two where another one ends alike.
+func toldApart(path string, among iter.Seq[string]) string {
+	base := Base(path)
+	for other := range among {
+		if other != path && Base(other) == base {
+			if above := strings.Trim(Base(strings.TrimSuffix(strings.TrimRight(path, `/\`), base)), `/\`); above != "" {
 				return above + "/" + base
 			}
 		}

@@ -77,6 +77,17 @@ type FacetValue struct {
 	On    bool   `json:"on,omitempty"` // the search is narrowed to it; Path widens it again
 }
 
+// Short is what a project is called among the others that were found.
+func (f FacetView) Short(project string) string {
+	return toldApart(project, func(yield func(string) bool) {
+		for _, other := range f.Values {
+			if !yield(other.Value) {
+				return
+			}
+		}
+	})
+}
+
 // CostRanges are what sessions are told apart by that cost little and much, in
 // dollars: from, and less than.
 var CostRanges = []string{"0-0.1", "0.1-1", "1-10", "10-100", "100-"}
@@ -396,8 +407,9 @@ type SessionView struct {
 type TalkView struct {
 	Session   string         `json:"-"`
 	Running   bool           `json:"running"`
-	Here      bool           `json:"here,omitempty"` // the viewer can stop it and answer
-	Turn      string         `json:"turn,omitempty"` // names what they stop
+	Shell     bool           `json:"shell,omitempty"` // what runs is a command of the person
+	Here      bool           `json:"here,omitempty"`  // the viewer can stop it and answer
+	Turn      string         `json:"turn,omitempty"`  // names what they stop
 	Pieces    []TalkPiece    `json:"pieces,omitempty"`
 	Questions []TalkQuestion `json:"questions,omitempty"`
 	Notice    string         `json:"notice,omitempty"`

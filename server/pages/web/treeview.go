@@ -30,6 +30,7 @@ type TreeNode struct {
 	At             time.Time
 	Text           string // its first words
 	Machine        string // where it was written, if that is to be said
+	Rest           bool   // for people, it belongs to the turn before
 }
 
 // TreeView is the tree of a session as a picture: a row for each significant
@@ -147,7 +148,7 @@ func (t *drawing) draw(all bool) *TreeView {
 			roots++
 		}
 		v.Branched = v.Branched || t.children[n.Number] > 1 || roots > 1 || n.Label != "" || n.Machine != "" || n.Number == t.shown && t.children[n.Number] > 0
-		if t.on[n.Number] {
+		if t.on[n.Number] && !n.Rest {
 			v.Outline = append(v.Outline, OutlineRow{Name: "n" + strconv.FormatInt(n.Number, 10), Seq: n.First, Text: n.Text, At: n.At, Machine: n.Machine})
 		}
 	}

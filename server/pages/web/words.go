@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -36,9 +37,32 @@ func text(lang, name string, args ...any) string {
 		}
 	}
 	if len(args) > 0 {
-		return fmt.Sprintf(words, args...)
+		return fmt.Sprintf(inNumber(words, args), args...)
 	}
 	return words
+}
+
+// numbered finds what is counted: "%d {turn|turns}".
+var numbered = regexp.MustCompile(`%[ds]|\{([^{|}]*)\|([^{|}]*)\}`)
+
+// inNumber chooses of each word in two numbers the one for the value that was told
+// last before it.
+func inNumber(words string, args []any) string {
+	if !strings.Contains(words, "{") {
+		return words
+	}
+	told := 0
+	return numbered.ReplaceAllStringFunc(words, func(found string) string {
+		if found[0] == '%' {
+			told++
+			return found
+		}
+		one, many, _ := strings.Cut(found[1:len(found)-1], "|")
+		if told > 0 && told <= len(args) && fmt.Sprint(args[told-1]) == "1" {
+			return one
+		}
+		return many
+	})
 }
 
 // Say returns a text of the pages, for messages outside of them: what an

@@ -642,7 +642,16 @@
   // The list of sessions beside the one that is read.
   const pane = document.getElementById("pane");
   if (pane) {
-    const mark = () => { for (const a of pane.querySelectorAll("li a")) if (new URL(a.href).pathname === location.pathname) a.setAttribute("aria-current", "page"); else a.removeAttribute("aria-current"); };
+    let sought = false;
+    const mark = () => {
+      for (const a of pane.querySelectorAll("li a")) if (new URL(a.href).pathname === location.pathname) a.setAttribute("aria-current", "page"); else a.removeAttribute("aria-current");
+      // The one that is read is in sight when the list comes in; then its place is the reader's.
+      const read = pane.querySelector("[aria-current]");
+      if (sought || !read) return;
+      sought = true;
+      const at = read.getBoundingClientRect(), seen = pane.getBoundingClientRect();
+      if (at.bottom > seen.bottom) pane.scrollTop += at.top - seen.top - seen.height / 2;
+    };
     const wide = matchMedia("(min-width: 64rem)"), fill = () => { if (wide.matches && !pane.childElementCount) htmx.trigger(pane, "fill"); };
     wide.addEventListener("change", fill);
     addEventListener("load", fill);
