@@ -171,6 +171,9 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 	defer s.ForwardAudit(ctx)()
 	defer v.access.oidc.watch(ctx)()
 	defer v.repeatedly(ctx, s.SweepLinks)()
+	if db := v.stores.db; db != nil {
+		defer v.repeatedly(ctx, db.KeepActs)()
+	}
 	return v.Serve(ctx, s, s, listener, &v.Program)
 }
 
