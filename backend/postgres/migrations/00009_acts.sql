@@ -68,7 +68,7 @@ begin
   alter table tidemark.act no force row level security; -- the policies would hide every row from the owner
   select date_trunc('month', greatest(now(), max(a.at)) at time zone 'UTC') + interval '1 month' into ending from tidemark.act a;
   before := 'act_until_' || to_char(ending, 'YYYY_MM');
-  alter table tidemark.act force row level security;
+  alter table tidemark.act enable row level security, force row level security;
   execute format('alter table tidemark.act rename to %I', before);
   execute format('alter table tidemark.%I rename constraint act_pkey to %I', before, before || '_pkey');
   execute format('create table tidemark.act (like tidemark.%I) partition by range (at)', before);
