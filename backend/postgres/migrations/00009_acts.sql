@@ -87,7 +87,8 @@ begin
   for holder in
     execute format('select p.policyname, p.permissive, p.cmd, p.roles, p.qual, p.with_check from pg_policies p where p.schemaname = ''tidemark'' and p.tablename = %L', before)
   loop
-    execute format('create policy %I on tidemark.act as %s for %s to %s', holder.policyname, holder.permissive, holder.cmd, array_to_string(holder.roles, ', '))
+    execute format('create policy %I on tidemark.act as %s for %s to %s', holder.policyname, holder.permissive, holder.cmd,
+        (select string_agg(quote_ident(r), ', ') from unnest(holder.roles) r))
       || coalesce(' using (' || holder.qual || ')', '') || coalesce(' with check (' || holder.with_check || ')', '');
     execute format('drop policy %I on tidemark.%I', holder.policyname, before);
   end loop;
