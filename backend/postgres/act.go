@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -63,6 +64,21 @@ func (o *actsOut) args() []any {
 const sqlNewActs = `insert into tidemark.act (tenant, node, boot, n, at, batch, sum, body)
   select $1, u.* from unnest($2::text[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[], $7::bigint[], $8::bytea[]) u`
 
+// sqlKeepActs makes the months of table act ahead, and drops those that the owner of the
+// database does not want to keep.
+const sqlKeepActs = `select tidemark.keep_acts()`
+
+// KeepActs looks after the months of what was done. Servers do so once in a while, and
+// what they do not get to is kept all the same.
+func (db *Database) KeepActs(ctx context.Context) error {
+	var errs []error
+	for _, db := range db.homes.all() {
+		_, err := db.pool.Exec(ctx, sqlKeepActs)
+		errs = append(errs, db.named(err))
+	}
+	return errors.Join(errs...)
+}
+
 // auditor reports whether the principal is the operator who audits a tenant
 // (tidemark.AuditorOf). It owns nothing there.
 func (b *Backend) auditor() bool {
@@ -113,7 +129,7 @@ func (b *Backend) walkActs(ctx context.Context, after tidemark.Key) iter.Seq2[ti
 }
 
 const sqlActs = `select a.n, a.at, a.batch, a.sum, a.body from tidemark.act a
-  where a.tenant = $1 and a.node = $2 and a.boot = $3 and a.n >= $4 and ($5::bigint = 0 or a.n <= $5) order by a.n limit $6`
+  where a.tenant = $1 and a.node = $2 and a.boot = $3 and (a.n, a.at) > ($4, $5) and ($6::bigint = 0 or a.n <= $6) order by a.n, a.at limit $7`
 
 // actLines yields the rows that exist: verifying the log reports missing ones.
 func (b *Backend) actLines(ctx context.Context, log tidemark.Key, spans []tidemark.Span) iter.Seq2[tidemark.Line, error] {
@@ -127,14 +143,16 @@ func (b *Backend) actLines(ctx context.Context, log tidemark.Key, spans []tidema
 				yield(tidemark.Line{}, tidemark.Unsupportedf("%s: is read from the first line on", log))
 				return
 			}
-			from := max(s.From, 1)
+			// A number may be there once a month: what is there twice was planted.
+			n, at, seen := max(s.From, 1), time.Time{}, int64(0)
 			for more := true; more; {
 				var found []foundLine
+				var ats []time.Time
 				err := b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
-					found = nil
-					each(batch.Queue(sqlActs, b.who.tenant, node, boot, from, s.To, int64(pageRows)), func(rows pgx.Rows) error {
-						f, err := scanAct(rows, log)
-						found = append(found, f)
+					found, ats = nil, nil
+					each(batch.Queue(sqlActs, b.who.tenant, node, boot, n, at, s.To, int64(pageRows)), func(rows pgx.Rows) error {
+						f, at, err := scanAct(rows, log)
+						found, ats = append(found, f), append(ats, at)
 						return err
 					})
 				})
@@ -142,8 +160,12 @@ func (b *Backend) actLines(ctx context.Context, log tidemark.Key, spans []tidema
 					yield(tidemark.Line{}, err)
 					return
 				}
-				for _, f := range found {
-					if from = f.line.Seq + 1; !yield(f.line, f.err) {
+				for i, f := range found {
+					n, at = f.line.Seq, ats[i]
+					if n == seen {
+						f = foundLine{tidemark.Line{Seq: n}, &tidemark.Damage{Key: log, Seq: n, Place: "table act", What: "there is more than one row of this number"}}
+					}
+					if seen = n; !yield(f.line, f.err) {
 						return
 					}
 				}
@@ -153,15 +175,15 @@ func (b *Backend) actLines(ctx context.Context, log tidemark.Key, spans []tidema
 	}
 }
 
-func scanAct(rows pgx.Rows, log tidemark.Key) (f foundLine, err error) {
+func scanAct(rows pgx.Rows, log tidemark.Key) (f foundLine, at time.Time, err error) {
 	l := &f.line
 	var sum int64
-	if err := rows.Scan(&l.Seq, &l.At, &l.Batch, &sum, &l.Body); err != nil {
-		return f, err
+	if err := rows.Scan(&l.Seq, &at, &l.Batch, &sum, &l.Body); err != nil {
+		return f, at, err
 	}
-	l.Kind, l.At, l.Sum = tidemark.ActKind, l.At.UTC(), uint32(sum)
+	l.Kind, l.At, l.Sum = tidemark.ActKind, at.UTC(), uint32(sum)
 	if sum != int64(l.Sum) || l.Sum != l.Checksum(log) {
 		f = foundLine{tidemark.Line{Seq: l.Seq}, &tidemark.Damage{Key: log, Seq: l.Seq, Place: "table act", What: "the row does not match its sum"}}
 	}
-	return f, nil
+	return f, at, nil
 }

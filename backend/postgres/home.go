@@ -130,6 +130,13 @@ func (h *homes) close() {
 	}
 }
 
+// all are the databases that are connected.
+func (h *homes) all() []*Database {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.named))
+}
+
 // of returns where a tenant was last found.
 func (h *homes) of(tenant id) *Database {
 	h.mu.Lock()

@@ -27,7 +27,7 @@ var policies string
 
 // Schema is the version of the tables that this program works with, the last of
 // the migrations.
-const Schema = 10
+const Schema = 11
 
 // versionTable is where goose records the applied migrations.
 const versionTable = "tidemark.goose_db_version"
@@ -47,6 +47,10 @@ type Migration struct {
 	// Partitions spreads table line over so many hash partitions, by tenant and
 	// log. It has an effect only when the tables are made. 0: none.
 	Partitions int
+	// KeepActs is how long the rows are kept that changes bring along for the audit log,
+	// by whole months; 0: as it was said before, and for ever if it never was; below 0:
+	// for ever.
+	KeepActs time.Duration
 	// Upgrading is called before the tables of an older program are changed,
 	// with both versions. Its error ends the migration before anything is
 	// changed. It may be nil.
@@ -141,7 +145,25 @@ func (m Migration) run(ctx context.Context, c *pgx.Conn, config *pgx.ConnConfig,
 	if err := beside(ctx, c, setPolicies); err != nil {
 		return err
 	}
-	return beside(ctx, c, func(ctx context.Context, tx pgx.Tx) error { return grant(ctx, tx, m.Role) })
+	if err := beside(ctx, c, func(ctx context.Context, tx pgx.Tx) error { return grant(ctx, tx, m.Role) }); err != nil {
+		return err
+	}
+	return beside(ctx, c, m.keepActs)
+}
+
+// keepActs says how long acts are kept, and makes the months ahead.
+func (m Migration) keepActs(ctx context.Context, tx pgx.Tx) error {
+	var err error
+	switch {
+	case m.KeepActs < 0:
+		_, err = tx.Exec(ctx, `delete from tidemark.keep where what = 'act'`)
+	case m.KeepActs > 0:
+		_, err = tx.Exec(ctx, `insert into tidemark.keep (what, long) values ('act', $1) on conflict (what) do update set long = excluded.long`, m.KeepActs)
+	}
+	if err == nil {
+		_, err = tx.Exec(ctx, sqlKeepActs)
+	}
+	return err
 }
 
 // Servers that run take their tables in one order or another, and never stop. So who

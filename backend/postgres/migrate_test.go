@@ -68,9 +68,23 @@ func withoutTrims(t *testing.T, db *pgtest.Database) {
 		`delete from tidemark.goose_db_version where version_id = 9`)
 }
 
+// actsInOne takes version 11 back: what was done is one table.
+func actsInOne(t *testing.T, db *pgtest.Database) {
+	t.Helper()
+	tell(t, db.Owner, `create table tidemark.acts (like tidemark.act, constraint act_pkey primary key (tenant, node, boot, n))`)
+	tell(t, db.Super, `insert into tidemark.acts select * from tidemark.act`)
+	tell(t, db.Owner, `drop table tidemark.act, tidemark.keep`, `drop function tidemark.keep_acts`, `alter table tidemark.acts rename to act`,
+		`alter table tidemark.act enable row level security, force row level security`,
+		`create policy tenant on tidemark.act as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')))`,
+		`create policy adds on tidemark.act for insert with check (true)`,
+		`create policy reads on tidemark.act for select using ((select tidemark.setting_id('tidemark.user')) = '`+tidemark.Operator().User+`'::uuid)`,
+		`grant select, insert on tidemark.act to `+pgx.Identifier{db.Role}.Sanitize(), `delete from tidemark.goose_db_version where version_id = 11`)
+}
+
 // withoutGroups takes version 8 back.
 func withoutGroups(t *testing.T, db *pgtest.Database) {
 	t.Helper()
+	actsInOne(t, db)
 	withoutTrims(t, db)
 	tell(t, db.Owner, `drop policy grouped on tidemark.log`, `drop policy grows on tidemark.log`, `drop policy grouped on tidemark.share`, `drop policy grows on tidemark.line`,
 		`drop function tidemark.append_many`, `delete from tidemark.goose_db_version where version_id = 8`)

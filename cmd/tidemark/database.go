@@ -27,7 +27,7 @@ owner is in $` + open.DatabaseOwner + `, because it holds a password.`,
 }
 
 func databaseMigrateCommand(a *app) *cobra.Command {
-	m, backedUp := postgres.Migration{}, false
+	m, backedUp, auditKeep := postgres.Migration{}, false, ""
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make the tables, or bring them up to date",
@@ -42,7 +42,8 @@ is a transaction, so what is interrupted can be run again.`,
 		Example: `  export ` + open.DatabaseOwner + `=postgres://owner@db/tidemark
   tidemark --store postgres://tidemark@db/tidemark database migrate
   pg_dump -Fc -f before.dump postgres://postgres@db/tidemark
-  tidemark --store postgres://tidemark@db/tidemark database migrate --backed-up`,
+  tidemark --store postgres://tidemark@db/tidemark database migrate --backed-up
+  tidemark --store postgres://tidemark@db/tidemark database migrate --audit-keep 400d`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			place, err := a.databaseURL()
@@ -51,6 +52,9 @@ is a transaction, so what is interrupted can be run again.`,
 			}
 			if !backedUp {
 				m.Upgrading = serve.OnlyWithABackup
+			}
+			if m.KeepActs, err = serve.ParseActsKept(auditKeep); err != nil {
+				return err
 			}
 			role, err := serve.MigrateDatabase(cmd.Context(), place, os.Environ(), m)
 			if err != nil {
@@ -61,6 +65,7 @@ is a transaction, so what is interrupted can be run again.`,
 	}
 	cmd.Flags().IntVar(&m.Partitions, "partitions", 0, "when the tables are made: cut the largest one into `N` parts")
 	cmd.Flags().BoolVar(&backedUp, "backed-up", false, "there is a backup: change the tables of an older version")
+	cmd.Flags().StringVar(&auditKeep, "audit-keep", "", "drop the rows that changes bring along for the audit log after `TIME`, such as 400d, by the month; forever: keep them")
 	cmd.Flags().BoolVar(&m.Force, "force", false, "with --backed-up: although programs are connected")
 	return cmd
 }

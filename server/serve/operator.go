@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
 
 // OpenOperator opens the operator's store: where one store serves everybody
@@ -75,6 +77,22 @@ func MigrateDatabase(ctx context.Context, place string, environ []string, m post
 		return role, err
 	}
 	return role, dispatch.Migrate(ctx, owner, dispatch.DefaultSchema, role)
+}
+
+// ParseActsKept returns how long rows of the audit log are to be kept, for a migration:
+// "" as long as was said before, "forever", or an age.
+func ParseActsKept(text string) (time.Duration, error) {
+	switch text {
+	case "":
+		return 0, nil
+	case "forever":
+		return -1, nil
+	}
+	age, err := upkeep.ParseAge(text)
+	if err != nil {
+		err = tidemark.Invalidf("--audit-keep: %w", err)
+	}
+	return age, err
 }
 
 // OnlyWithABackup refuses to change the tables of an older program. The owner

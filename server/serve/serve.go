@@ -200,6 +200,9 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 		return err
 	}
 	defer endMoving()
+	if db := v.stores.db; db != nil {
+		defer v.repeatedly(ctx, db.KeepActs)()
+	}
 	return v.Serve(ctx, s, s, listener, &v.Program)
 }
 
