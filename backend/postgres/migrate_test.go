@@ -61,6 +61,15 @@ func TestThreeMigratorsAtOnceMigrateOnce(t *testing.T) {
 	connected(t, db.Server, nil)
 }
 
+// withoutHomes takes version 10 back.
+func withoutHomes(t *testing.T, db *pgtest.Database) {
+	t.Helper()
+	for _, table := range []string{"record", "log", "line", "share"} {
+		tell(t, db.Owner, `drop trigger check_home on tidemark.`+table, `drop policy moves on tidemark.`+table)
+	}
+	tell(t, db.Owner, `drop function tidemark.check_home`, `drop table tidemark.home`, `delete from tidemark.goose_db_version where version_id = 10`)
+}
+
 // withoutTrims takes version 9 back.
 func withoutTrims(t *testing.T, db *pgtest.Database) {
 	t.Helper()
@@ -85,6 +94,7 @@ func actsInOne(t *testing.T, db *pgtest.Database) {
 func withoutGroups(t *testing.T, db *pgtest.Database) {
 	t.Helper()
 	actsInOne(t, db)
+	withoutHomes(t, db)
 	withoutTrims(t, db)
 	tell(t, db.Owner, `drop policy grouped on tidemark.log`, `drop policy grows on tidemark.log`, `drop policy grouped on tidemark.share`, `drop policy grows on tidemark.line`,
 		`drop function tidemark.append_many`, `delete from tidemark.goose_db_version where version_id = 8`)

@@ -3,13 +3,13 @@
 -- primary key of its own, so a row is refused whose number is there in the same month.
 -- Whatever no month was made for, because a clock is wrong or nobody looked after the
 -- months, is kept in act_other.
-create table tidemark.keep (
+create table if not exists tidemark.keep (
   what text     collate "C" primary key,
   long interval not null
 );
 
 -- +goose StatementBegin
-create function tidemark.keep_acts() returns text
+create or replace function tidemark.keep_acts() returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   this  timestamp := date_trunc('month', now() at time zone 'UTC');
@@ -64,6 +64,9 @@ declare
   before text;
   holder record;
 begin
+  if (select c.relkind from pg_class c where c.oid = 'tidemark.act'::regclass) = 'p' then
+    return; -- it is so already
+  end if;
   lock table tidemark.act;
   alter table tidemark.act no force row level security; -- the policies would hide every row from the owner
   select date_trunc('month', greatest(now(), max(a.at)) at time zone 'UTC') + interval '1 month' into ending from tidemark.act a;
