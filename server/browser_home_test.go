@@ -45,6 +45,19 @@ func TestTheFirstPageShowsAYearAndEachNumberLeadsToItsList(t *testing.T) {
 			t.Errorf("%s of %s days leads to %q, want %q", step.link, step.days, got, step.want)
 		}
 	}
+	// So does each number of a table, wherever in its row somebody clicks.
+	w.opens("/?days=30")
+	w.until(`document.querySelector(".heat")`)
+	for cell := 2; cell <= 5; cell++ {
+		if got := asks[string](w, fmt.Sprintf(`(() => {
+			const cell = document.querySelector('.home-parts a[href*="tool=codex"]').closest("tr").querySelector(":nth-child(%d)");
+			cell.scrollIntoView({ block: "center" });
+			const at = cell.getBoundingClientRect(), link = document.elementFromPoint(at.right - 6, at.top + at.height / 2).closest("a");
+			return link ? new URL(link.href).searchParams.get("tool") : "nowhere";
+		})()`, cell)); got != "codex" {
+			t.Errorf("the number in column %d of codex leads to %s", cell, got)
+		}
+	}
 	w.opens("/")
 	w.sees("Written to now", "anchor", "Most used")
 	if n := w.count(".heat rect"); n < 53*7-6 || n > 53*7 {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 )
@@ -73,6 +75,16 @@ func TestASessionReadsLikeAConversation(t *testing.T) {
 	w.clicks(".call.failed summary")
 	w.until(`document.querySelector(".call.failed").open && document.getElementById("e8").getBoundingClientRect().height > 0`)
 	inOrder(t, w.order(), 1, 9)
+
+	// What a change removed and what took its place stand side by side where there is room.
+	asks[bool](w, `document.querySelector(".call .diff").closest(".call").open = true`)
+	for _, width := range []int64{1199, 1200, 1280} {
+		beside := width >= 1200
+		w.do(chromedp.EmulateViewport(width, 800))
+		if got := asks[bool](w, `(([del, ins]) => del.getBoundingClientRect().top === ins.getBoundingClientRect().top)(document.querySelector(".call .diff .pair").children)`); got != beside {
+			t.Errorf("at %d pixels the sides of a diff stand beside each other: %t", width, got)
+		}
+	}
 
 	// What comes in is put where it belongs: results to their calls.
 	must[[]int64](t)(out.Append(t.Context(), worked("And once more.")...))

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -56,5 +59,50 @@ func TestAStoreThatItsOwnerSealedIsClosedToTheServer(t *testing.T) {
 	}
 	for err := range store.New(owners, nil).VerifyAll(t.Context(), nil) {
 		t.Errorf("what the owner finds: %v", err)
+	}
+}
+
+// TestAPageOfASealedSessionSaysHowToReadIt opens a session in a browser after
+// its owner sealed the store: the page says so, with a command that can be
+// copied, instead of an empty conversation.
+func TestAPageOfASealedSessionSaysHowToReadIt(t *testing.T) {
+	chrome := chromium(t)
+	inner := memory.New()
+	slot, err := seal.FileSlot("", seal.NewKeyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners, err := seal.Create(t.Context(), inner.Again(), slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden := store.New(owners, nil).Create(tidemark.Session{Title: "the hidden cove"}, process.Self("talk"))
+	must[[]int64](t)(hidden.Append(t.Context(), tidemark.Say(tidemark.User, "drop the anchor")))
+	id := string(hidden.ID())
+	s := newSite(t, chrome, func(ctx context.Context, _ tidemark.Principal) (*store.Store, error) {
+		if sealed, err := seal.IsSealed(ctx, inner); sealed || err != nil {
+			return nil, tidemark.ErrSealed
+		}
+		return store.New(inner.Again(), nil), nil
+	})
+	w := s.window(t)
+	w.signsIn("a")
+	for path, read := range map[string]string{"/sessions": "ls", "/sessions/" + id: "show " + id} {
+		w.opens(path)
+		command := "tidemark --store " + s.url + " " + read
+		w.sees("This is sealed, and this server has no key for it.", "a terminal shows it", command, "not", "the hidden cove", "drop the anchor")
+		if n := w.count("#entries, #composer, #pane, .sessions"); n > 0 {
+			t.Errorf("%s shows %d parts of a session or a list that it cannot read", path, n)
+		}
+		if got := asks[string](w, `document.querySelector(".trouble [data-copy]").dataset.copy`); got != command {
+			t.Errorf("%s copies %q, want %q", path, got, command)
+		}
+	}
+	w.do(chromedp.EmulateViewport(390, 844))
+	if wide := asks[int](w, `document.documentElement.scrollWidth`); wide > 390 {
+		t.Errorf("on a phone the page is %d pixels wide", wide)
+	}
+	if err := hidden.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
