@@ -84,6 +84,9 @@ func TestASessionReadsLikeAConversation(t *testing.T) {
 		if got := asks[bool](w, `(([del, ins]) => del.getBoundingClientRect().top === ins.getBoundingClientRect().top)(document.querySelector(".call .diff .pair").children)`); got != beside {
 			t.Errorf("at %d pixels the sides of a diff stand beside each other: %t", width, got)
 		}
+		if beside && asks[bool](w, `[...document.querySelectorAll(".call .diff .pair > *")].some((side) => getComputedStyle(side).whiteSpace !== "pre-wrap" || side.scrollWidth > side.clientWidth)`) {
+			t.Errorf("at %d pixels a side of a diff is cut", width)
+		}
 	}
 
 	// What comes in is put where it belongs: results to their calls.
