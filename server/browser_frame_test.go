@@ -39,6 +39,9 @@ func TestSessionsAreReadBesideTheirList(t *testing.T) {
 
 	// The list stands beside it, and leads to another one without a page load.
 	w.until(`document.querySelectorAll("#pane li").length === 13 && document.querySelector("#pane [aria-current]").innerText.includes("errand 7")`)
+	if got := asks[string](w, `document.querySelector("#pane > ol + p a").getAttribute("href")`); got != "/sessions" {
+		t.Errorf("the list ends, and leads to %q for the rest", got)
+	}
 	asks[bool](w, `window.__here = true`)
 	w.clicks("#pane li:first-child a")
 	w.until(`document.querySelector("#session h1").innerText === "the crane" && document.querySelector("#pane [aria-current]").innerText.includes("the crane") && location.pathname.endsWith(` + quoted(string(live.ID())) + `)`)
