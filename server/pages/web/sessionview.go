@@ -43,6 +43,7 @@ type SessionsView struct {
 	Sessions []SessionRow   `json:"sessions"`
 	Found    []FoundSession `json:"found,omitempty"`
 	Searched bool           `json:"searched,omitempty"`
+	Called   *SessionRef    `json:"called,omitempty"`  // the one that has what was searched for as its id
 	Problem  string         `json:"problem,omitempty"` // what is wrong with the query
 	LeftOut  store.Count    `json:"left_out"`          // hits in what tools told the model
 	Stopped  bool           `json:"stopped,omitempty"` // the search took too long
