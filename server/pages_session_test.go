@@ -173,7 +173,7 @@ func TestSearchFindsTitlesAndContentWhileOneTypes(t *testing.T) {
 	id := talk(t, st, tidemark.Session{Title: "Harbour plans"}, 3)
 	other := talk(t, st, tidemark.Session{Title: "else"}, 1)
 	page := s.read(t, "reader-a", "/sessions?q=answer+3", 200)
-	has(t, page, "<mark>answer</mark>", fmt.Sprintf("/sessions/%s?at=6#e6", id), `value="answer 3"`)
+	has(t, page, "<mark>answer</mark>", fmt.Sprintf("/sessions/%s?at=6&find=answer%%203#e6", id), `value="answer 3"`)
 	lacks(t, page, string(other))
 	has(t, s.read(t, "reader-a", "/sessions?q=harb", 200), "Harbour plans")
 	has(t, s.read(t, "reader-a", "/sessions?q=%22open", 200), "cannot be searched for")

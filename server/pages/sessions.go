@@ -255,7 +255,9 @@ func (s *Site) searchSessions(r *http.Request, l *listed) error {
 	}
 	for _, h := range answer.Hits {
 		found := &v.Found[place[tidemark.SessionName(h.Owner, h.Session)]]
-		found.Hits = append(found.Hits, foundHit(h))
+		hit := foundHit(h)
+		hit.Find = v.Query
+		found.Hits = append(found.Hits, hit)
 	}
 	return nil
 }

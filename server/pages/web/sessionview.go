@@ -326,6 +326,7 @@ type FoundHit struct {
 	At      time.Time `json:"at"`
 	Snippet []Piece   `json:"snippet"`
 	Here    bool      `json:"here,omitempty"` // it is the one shown
+	Find    string    `json:"-"`              // what its session is to be searched for
 }
 
 // Piece is a part of a text; Mark means that it matches the search.
