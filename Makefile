@@ -138,6 +138,7 @@ soak: deps ## random histories against the model, SOAKCHECKS (10000) each, what 
 	TIDEMARK_EVERY_CASE=1 $(GO) test -count=1 -timeout=0 -run '^(TestScripts|TestEveryPageFitsAndIsAccessible)$$' ./cmd/tidemark ./server
 	TIDEMARK_PLACE_TRIALS=300 $(GO) test -count=1 -timeout=0 -v -run '^TestHistoriesConvergeByEveryKindOfPlace$$' ./transfer/sync
 	TIDEMARK_DAY_FILES=50000 TIDEMARK_WATCH_KILLS=300 $(GO) test -count=1 -timeout=0 -run 'ADayOfTenTools|AKilledWatcher' ./transfer/watch
+	@$(MAKE) failover
 	@$(MAKE) fuzz FUZZTIME=10m
 
 .PHONY: audit-trial

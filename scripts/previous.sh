@@ -5,7 +5,7 @@
 set -eu
 file=$(realpath -m "${1:?previous.sh FILE}")
 newest=$(ls backend/postgres/migrations/*.sql | tail -n 1)
-added=$(git log --diff-filter=A --format=%H -1 -- "$newest")
+added=$(git log --first-parent -m --diff-filter=A --format=%H -1 -- "$newest")
 commit=${PREVIOUS:-${added:+$added^}}
 if [ -z "$commit" ] || ! git rev-parse -q --verify "$commit^{commit}" > /dev/null; then
 	echo "previous.sh: this copy of the repository does not know what was before $newest; PREVIOUS=COMMIT names it" >&2

@@ -205,10 +205,15 @@ func everyByte(n int64) invocation {
 }
 
 func loadParts() []part {
-	return in("load", []part{{name: "load", what: "writers and followers over HTTP", short: 20, full: 200, command: func(n int64) invocation {
-		return invocation{more: []string{"-json"}, args: []string{"go", "run", "./workshop/load", "-followers", fmt.Sprint(5 * n), "-writers", fmt.Sprint(n),
-			"-entries", "40", "-drains", "3", "-kills", "3", "-cuts", "6"}}
-	}, read: ofLoad}})
+	load := func(name, what string, short, full int64, entries string, more ...string) part {
+		return part{name: name, what: what, short: short, full: full, read: ofLoad, command: func(n int64) invocation {
+			return invocation{more: []string{"-json"}, args: append([]string{"go", "run", "./workshop/load", "-followers", fmt.Sprint(5 * n), "-writers", fmt.Sprint(n), "-entries", entries}, more...)}
+		}}
+	}
+	return in("load", []part{
+		load("load", "writers and followers over HTTP", 20, 200, "40", "-drains", "3", "-kills", "3", "-cuts", "6"),
+		load("failover", "the database fails over under them", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-failover"),
+		load("moves", "the tenant moves between databases under them", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-moves", "6")})
 }
 
 // benchParts measure together what shares large stores. The count selects a

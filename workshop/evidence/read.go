@@ -78,6 +78,7 @@ func ofCrash(p part, _ int64, out []byte) (rows []row, notRun string, err error)
 func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) {
 	type found struct {
 		Followers, Writers, Nodes, Drained, Killed, Cut int64
+		Failovers, Upgraded, Moved                      int64
 		Acknowledged, Lost, Doubled, Disorder, Told     int64
 		P50                                             int64 `json:"p50_ms"`
 		P99                                             int64 `json:"p99_ms"`
@@ -85,6 +86,14 @@ func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) 
 	all, notRun, err := objects[found](out)
 	for _, f := range all {
 		what := fmt.Sprintf("%s writers, %s followers, %d servers", grouped(f.Writers), grouped(f.Followers), f.Nodes)
+		for _, besides := range []struct {
+			n    int64
+			text string
+		}{{f.Failovers, "the database fails over"}, {f.Upgraded, "servers of the version before make way"}, {f.Moved, "the tenant moves between databases"}} {
+			if besides.n > 0 {
+				what += fmt.Sprintf(", %s (%d)", besides.text, besides.n)
+			}
+		}
 		rows = append(rows, row{Goal: p.goal, What: what, Count: f.Acknowledged, Met: verdict(f.Lost+f.Doubled+f.Disorder == 0, f.Followers, p.wanted),
 			Figures: []string{fmt.Sprintf("%d, %d, %d", f.Drained, f.Killed, f.Cut), grouped(f.Told), grouped(f.Lost), grouped(f.Doubled), grouped(f.Disorder),
 				fmt.Sprintf("%d ms, %d ms", f.P50, f.P99)}})

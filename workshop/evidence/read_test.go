@@ -22,6 +22,9 @@ func TestOutputsBecomeRows(t *testing.T) {
 		"load": {ofLoad, 0,
 			`{"followers":100,"writers":20,"nodes":2,"drained":3,"killed":2,"cut":9,"acknowledged":800,"lost":0,"doubled":0,"disorder":0,"told":4000,"p50_ms":3,"p99_ms":475}` + "\n",
 			[]row{{Goal: "G", What: "20 writers, 100 followers, 2 servers", Count: 800, Met: "yes", Figures: []string{"3, 2, 9", "4,000", "0", "0", "0", "3 ms, 475 ms"}}}},
+		"load, the tenant moves": {ofLoad, 0,
+			`{"followers":100,"writers":20,"nodes":2,"drained":2,"killed":2,"cut":9,"moved":6,"acknowledged":800,"lost":1,"doubled":0,"disorder":0,"told":4000,"p50_ms":3,"p99_ms":475}` + "\n",
+			[]row{{Goal: "G", What: "20 writers, 100 followers, 2 servers, the tenant moves between databases (6)", Count: 800, Met: "**no: broken**", Figures: []string{"2, 2, 9", "4,000", "1", "0", "0", "3 ms, 475 ms"}}}},
 		"bench": {ofBench, 0,
 			`{"part":"append","goal":"P1","work":"append: files","time":"85 µs","beside":"write + fdatasync","ratio":"1.3×","middle_half":"1.2 – 1.4","wanted":"≤ 1.3×","met":"yes"}` + "\n" +
 				`{"part":"append","not_measured":"node is not there"}` + "\n",

@@ -169,7 +169,7 @@ func (b *book) table() string {
 	cells := [][2]string{
 		{"followers", fmt.Sprint(b.o.followers)}, {"writers", fmt.Sprint(b.o.writers)}, {"nodes", fmt.Sprint(b.o.nodes)},
 		{"drained", fmt.Sprint(b.struck.drains)}, {"killed", fmt.Sprint(b.struck.kills)}, {"backends cut", fmt.Sprint(b.struck.cut)},
-		{"crashes", fmt.Sprint(b.struck.crashes)}, {"failovers", fmt.Sprint(b.struck.failovers)}, {"upgraded", fmt.Sprint(b.struck.upgrades)}, {"moved (movers killed)", fmt.Sprintf("%d (%d)", b.struck.moves, b.struck.movers)}, {"audit lines", fmt.Sprint(b.audit.all)}, {"not chained", fmt.Sprint(b.audit.unchained)},
+		{"crashes", fmt.Sprint(b.struck.crashes)}, {"failovers", fmt.Sprint(b.struck.failovers)}, {"upgraded", fmt.Sprint(b.struck.upgrades)}, {"moved", fmt.Sprint(b.struck.moves)}, {"movers killed", fmt.Sprint(b.struck.movers)}, {"audit lines", fmt.Sprint(b.audit.all)}, {"not chained", fmt.Sprint(b.audit.unchained)},
 		{"missing/doubled/stray", fmt.Sprintf("%d/%d/%d", b.audit.missing, b.audit.doubled, b.audit.stray)},
 		{"sent", fmt.Sprint(b.sent.Load())}, {"acknowledged", fmt.Sprint(b.acknowledged.Load())},
 		{"lost (kept/told)", fmt.Sprintf("%d/%d", b.kept.lost, told.lost)}, {"doubled", fmt.Sprintf("%d/%d", b.kept.doubled, told.doubled)},
