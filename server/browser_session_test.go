@@ -31,12 +31,13 @@ func TestABrowserSearchesBranchesForksAndChangesSessions(t *testing.T) {
 		w.types("our answer 3")
 		w.until(`location.search.includes("answer+3") || location.search.includes("answer%203")`)
 		w.fills("#q", "answer 3")
-		w.until(`document.querySelector('#list a[href*="?at=6#e6"]')`)
+		w.until(`document.querySelector('#list a[href*="?at=6&find="]')`)
 		if !asks[bool](w, `window.__here`) {
 			t.Error("the search loaded the page anew")
 		}
-		w.leaves(func() { w.clicks(`#list a[href*="?at=6#e6"]`) })
+		w.leaves(func() { w.clicks(`#list a[href*="?at=6&find="]`) })
 		w.until(`document.getElementById("e6").getBoundingClientRect().top < innerHeight`)
+		w.until(`[...CSS.highlights.get("found")].some((r) => r.startContainer.parentElement.closest("#e6") && r.toString() === "answer")`)
 
 		w.opens("/sessions/" + id)
 		do := func(selector, at, text string) {

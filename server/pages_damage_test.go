@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/files"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -45,6 +46,37 @@ func TestADamagedEntryIsShownInItsPlaceAndTheRestIsRead(t *testing.T) {
 	}
 	if strings.Contains(page, "mangowor") {
 		t.Error("what is damaged is shown")
+	}
+}
+
+func TestADamagedSessionStaysInAListThatIsSorted(t *testing.T) {
+	dir := t.TempDir()
+	b, err := files.Open(t.Context(), dir, &files.Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := store.New(b, nil)
+	t.Cleanup(func() { kept.Close() })
+	for _, title := range []string{"mangoword", "whole"} {
+		w := kept.Create(tidemark.Session{Title: title}, process.Self("test"))
+		if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "hi")); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spoil(t, dir, "mangoword", "mangoworX")
+	s := newTestServer(t, func(o *Options) {
+		o.SignIn = auth.Local(strings.Repeat("x", 32), people()["reader-a"].Principal)
+		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return kept, nil }
+	})
+	for _, path := range []string{"/sessions.json", "/sessions.json?sort=title", "/sessions.json?sort=turns", "/sessions.json?order=up"} {
+		var got web.SessionsView
+		s.call(t, "reader-a", "GET", path, nil).want(t, 200).into(t, &got)
+		if len(got.Sessions) != 2 || (got.Sessions[0].Damage == "") == (got.Sessions[1].Damage == "") {
+			t.Errorf("%s: %+v", path, got.Sessions)
+		}
 	}
 }
 

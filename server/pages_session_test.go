@@ -173,12 +173,45 @@ func TestSearchFindsTitlesAndContentWhileOneTypes(t *testing.T) {
 	id := talk(t, st, tidemark.Session{Title: "Harbour plans"}, 3)
 	other := talk(t, st, tidemark.Session{Title: "else"}, 1)
 	page := s.read(t, "reader-a", "/sessions?q=answer+3", 200)
-	has(t, page, "<mark>answer</mark>", fmt.Sprintf("/sessions/%s?at=6#e6", id), `value="answer 3"`)
+	has(t, page, "<mark>answer</mark>", fmt.Sprintf("/sessions/%s?at=6&find=answer%%203#e6", id), `value="answer 3"`)
 	lacks(t, page, string(other))
 	has(t, s.read(t, "reader-a", "/sessions?q=harb", 200), "Harbour plans")
 	has(t, s.read(t, "reader-a", "/sessions?q=%22open", 200), "cannot be searched for")
 	has(t, s.read(t, "reader-a", "/sessions?q=nowhere", 200), "Nothing was found")
 	lacks(t, s.read(t, "reader-b", "/sessions?q=harbour", 200), "Harbour plans")
+}
+
+func TestAnIdIsSearchedFor(t *testing.T) {
+	s, st := pagesServer(t)
+	const foreign = "ses_e1f3WJuj8"
+	w := st.Create(tidemark.Session{Title: "Harbour plans", Tool: "opencode", ForeignID: foreign}, process.Self("import"))
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "hi")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	link := `href="/sessions/` + string(w.ID())
+	for _, id := range []string{foreign, string(w.ID()), string(w.ID())[:8]} {
+		page := s.read(t, "reader-a", "/sessions?q="+id, 200)
+		has(t, page, "This is the id of", link)
+		lacks(t, page, "Nothing was found", "Nothing here fits")
+		has(t, s.read(t, "reader-a", "/palette?q="+id, 200), link, "Harbour plans")
+		lacks(t, s.read(t, "reader-b", "/sessions?q="+id, 200), "This is the id of", link)
+	}
+	has(t, s.read(t, "reader-a", "/sessions?q=ses_nobody1", 200), "Nothing was found")
+}
+
+func TestWhatIsNotKnownIsADash(t *testing.T) {
+	s, st := pagesServer(t)
+	w := st.Create(tidemark.Session{Title: "Harbour plans"}, process.Self("import"))
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "hi"), tidemark.Say(tidemark.Assistant, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	has(t, s.read(t, "reader-a", "/sessions", 200), `data-label="Tokens">–</td>`, `data-label="Cost"><span>–</span>`)
 }
 
 func TestASearchLeadsToTheLastHitWithoutScript(t *testing.T) {

@@ -117,22 +117,28 @@ func (l *listed) keeps(i store.Info) bool {
 	return (l.view.Model == "" || i.Model == l.view.Model) && (l.until.IsZero() || i.UpdatedAt.Before(l.until))
 }
 
-// all are the sessions of the list, the one that changed last first, without
-// those that cannot be read.
-func (l *listed) all(ctx context.Context) ([]store.Info, error) {
-	var all []store.Info
+// all are the sessions of the list, the one that changed last first. Those that
+// cannot be read are apart: nothing is known that they could be counted by.
+func (l *listed) all(ctx context.Context) (all []store.Info, damaged []damagedSession, err error) {
 	for i, err := range l.st.Sessions(ctx, l.f) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
+			damaged = append(damaged, damagedSession{i, err})
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if l.keeps(i) {
 			all = append(all, i)
 		}
 	}
-	return all, nil
+	return all, damaged, nil
+}
+
+// damagedSession is one whose record cannot be read, and why.
+type damagedSession struct {
+	store.Info
+	err error
 }
 
 // newest lists by the time of the last change, which is the order of the store.
@@ -178,7 +184,7 @@ func (s *Site) newest(ctx context.Context, l *listed) error {
 // of them have to be counted.
 func (s *Site) sorted(ctx context.Context, l *listed) error {
 	v := &l.view
-	infos, err := l.all(ctx)
+	infos, damaged, err := l.all(ctx)
 	if err != nil {
 		return err
 	}
@@ -204,6 +210,11 @@ func (s *Site) sorted(ctx context.Context, l *listed) error {
 		}
 		return less(b, a)
 	})
+	damage := make(map[string]error)
+	for _, d := range damaged { // in no order: they stand at the end
+		damage[d.Name()] = d.err
+		infos = append(infos, d.Info)
+	}
 	from := 0
 	if text := l.q.Get("from"); text != "" {
 		if from, err = strconv.Atoi(text); err != nil || from < 0 {
@@ -216,7 +227,7 @@ func (s *Site) sorted(ctx context.Context, l *listed) error {
 		infos = infos[:listRows]
 		v.Older = address("/sessions", l.q, "from", strconv.Itoa(from+listRows))
 	}
-	return s.fillRows(ctx, l, infos, nil)
+	return s.fillRows(ctx, l, infos, damage)
 }
 
 // fillRows makes the rows of the list. The shortest sessions are counted first, so
@@ -273,7 +284,7 @@ func (s *Site) sessionTotals(w http.ResponseWriter, r *http.Request) {
 			l.view.Task = taskView(t)
 			return "totals", l.view, nil
 		}
-		infos, err := l.all(r.Context())
+		infos, _, err := l.all(r.Context())
 		if err != nil {
 			return "", nil, err
 		}

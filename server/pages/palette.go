@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -124,6 +125,19 @@ func (s *Site) reach(r *http.Request) ([]web.Reachable, error) {
 	all, err := s.named(r, words, reachShown)
 	if err != nil {
 		return nil, err
+	}
+	if len(all) == 0 && len(words) == 1 { // ids of other tools may have capital letters
+		st, err := s.stores.Mine(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		one, err := called(r.Context(), st, strings.TrimSpace(r.URL.Query().Get("q")))
+		if err != nil {
+			return nil, err
+		}
+		if one != nil {
+			all = append(all, web.Reachable{Path: "/sessions/" + one.Name, Text: cmp.Or(one.Title, web.Say("", "session.untitled"))})
+		}
 	}
 	if len(words) > 0 {
 		q := strings.Join(words, " ")

@@ -248,11 +248,38 @@ func (s *Site) searchSessions(r *http.Request, l *listed) error {
 		place[g.Name()] = i
 		v.Found = append(v.Found, web.FoundSession{SessionRef: web.SessionRef{ID: string(g.Session), Name: g.Name(), Title: g.Title}, Project: g.Project, More: g.More})
 	}
+	if q.After == "" {
+		if v.Called, err = called(r.Context(), l.st, v.Query); err != nil {
+			return err
+		}
+	}
 	for _, h := range answer.Hits {
 		found := &v.Found[place[tidemark.SessionName(h.Owner, h.Session)]]
-		found.Hits = append(found.Hits, foundHit(h))
+		hit := foundHit(h)
+		hit.Find = v.Query
+		found.Hits = append(found.Hits, hit)
 	}
 	return nil
+}
+
+// leastCalled is how long a word has to be to be looked up as an id: the ids that
+// pages show are as long, and fewer words are taken for one.
+const leastCalled = 8
+
+// called is the session whose id, or id at another tool, is or begins with a word
+// that somebody searched for; nil if there is none, or several.
+func called(ctx context.Context, st *store.Store, word string) (*web.SessionRef, error) {
+	if len(word) < leastCalled || !strings.ContainsAny(word, "0123456789") || strings.ContainsAny(word, " \t") {
+		return nil, nil
+	}
+	p, err := st.Resolve(ctx, word, "")
+	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrInvalid) || errors.Is(err, tidemark.ErrCorrupt) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &web.SessionRef{ID: string(p.View.ID), Name: p.View.Name(), Title: render.CleanLine(p.View.Title)}, nil
 }
 
 // ask searches for what somebody is typing. The last word may be incomplete.

@@ -28,6 +28,7 @@ var functions = template.FuncMap{
 	"icon":    icon,
 	"client":  client,
 	"base":    Base,
+	"spaced":  func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 	"with":    withQuery,
 	"address": withQuery, // with begins a block where an action begins
 	"join":    strings.Join,

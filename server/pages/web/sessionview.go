@@ -43,6 +43,7 @@ type SessionsView struct {
 	Sessions []SessionRow   `json:"sessions"`
 	Found    []FoundSession `json:"found,omitempty"`
 	Searched bool           `json:"searched,omitempty"`
+	Called   *SessionRef    `json:"called,omitempty"`  // the one that has what was searched for as its id
 	Problem  string         `json:"problem,omitempty"` // what is wrong with the query
 	LeftOut  store.Count    `json:"left_out"`          // hits in what tools told the model
 	Stopped  bool           `json:"stopped,omitempty"` // the search took too long
@@ -325,6 +326,7 @@ type FoundHit struct {
 	At      time.Time `json:"at"`
 	Snippet []Piece   `json:"snippet"`
 	Here    bool      `json:"here,omitempty"` // it is the one shown
+	Find    string    `json:"-"`              // what its session is to be searched for
 }
 
 // Piece is a part of a text; Mark means that it matches the search.

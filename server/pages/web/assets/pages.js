@@ -639,6 +639,29 @@
   };
   session();
 
+  // What was searched for is marked in what was said, without changing the text.
+  const markFound = () => {
+    if (!window.Highlight) return;
+    const words = new Set([...document.querySelectorAll(".hits mark")].map((m) => m.textContent.toLowerCase())), entries = document.getElementById("entries"), ranges = [];
+    words.delete("");
+    const texts = words.size && entries && document.createTreeWalker(entries, NodeFilter.SHOW_TEXT);
+    while (texts && texts.nextNode()) {
+      const node = texts.currentNode, text = node.data.toLowerCase();
+      if (text.length !== node.length) continue; // places differ
+      for (const word of words) {
+        for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + word.length)) {
+          const r = new Range();
+          r.setStart(node, at);
+          r.setEnd(node, at + word.length);
+          ranges.push(r);
+        }
+      }
+    }
+    CSS.highlights.set("found", new Highlight(...ranges));
+  };
+  markFound();
+  settled((e) => e.target.closest("#main"), markFound);
+
   // The list of sessions beside the one that is read.
   const pane = document.getElementById("pane");
   if (pane) {
