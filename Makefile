@@ -151,9 +151,10 @@ load: build deps ## followers and writers over HTTP while servers and connection
 	$(GO) run ./workshop/load -bin bin/tidemark -followers 1000 -writers 200 -entries 40 -drains 3 -kills 3 -cuts 6
 
 .PHONY: failover
-failover: build deps ## the database fails over, and an older program makes way for this one, under load: nothing is lost; a tenant moves between databases; of an asynchronous standby what is lost is told
+failover: build deps ## the database fails over, and an older program makes way for this one, under load: nothing is lost; a tenant moves between databases, older lines to storage that is killed; of an asynchronous standby what is lost is told
 	$(GO) run ./workshop/load -bin bin/tidemark -followers 200 -writers 60 -entries 60 -drains 2 -kills 2 -cuts 2 -failover
 	$(GO) run ./workshop/load -bin bin/tidemark -followers 200 -writers 60 -entries 60 -drains 2 -kills 2 -cuts 2 -moves 6
+	$(GO) run ./workshop/load -bin bin/tidemark -followers 200 -writers 60 -entries 60 -drains 2 -kills 2 -cuts 2 -chills 6
 	sh scripts/previous.sh bin/previous
 	$(GO) run ./workshop/load -bin bin/tidemark -from bin/previous -nodes 3 -followers 200 -writers 60 -entries 60 -drains 2 -kills 2 -cuts 2
 	$(GO) test -count=5 -run FollowersAreTold -v ./workshop/load

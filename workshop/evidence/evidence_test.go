@@ -267,7 +267,7 @@ func TestUsageErrorsAreNamed(t *testing.T) {
 		}
 	}
 	var out, log bytes.Buffer
-	if code := command(t.Context(), []string{"-list", "-short", "-only", "kill-sqlite,load"}, &out, &log); code != 0 || strings.Count(out.String(), "\n") != 4 || !strings.Contains(out.String(), "-n 150") {
+	if code := command(t.Context(), []string{"-list", "-short", "-only", "kill-sqlite,load"}, &out, &log); code != 0 || strings.Count(out.String(), "\n") != 5 || !strings.Contains(out.String(), "-n 150") {
 		t.Errorf("exit %d\n%s%s", code, out.String(), log.String())
 	}
 }

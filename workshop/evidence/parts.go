@@ -213,7 +213,8 @@ func loadParts() []part {
 	return in("load", []part{
 		load("load", "writers and followers over HTTP", 20, 200, "40", "-drains", "3", "-kills", "3", "-cuts", "6"),
 		load("failover", "the database fails over under them", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-failover"),
-		load("moves", "the tenant moves between databases under them", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-moves", "6")})
+		load("moves", "the tenant moves between databases under them", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-moves", "6"),
+		load("chills", "older lines move to storage that is killed", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-chills", "6")})
 }
 
 // benchParts measure together what shares large stores. The count selects a

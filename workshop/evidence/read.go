@@ -78,7 +78,7 @@ func ofCrash(p part, _ int64, out []byte) (rows []row, notRun string, err error)
 func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) {
 	type found struct {
 		Followers, Writers, Nodes, Drained, Killed, Cut int64
-		Failovers, Upgraded, Moved                      int64
+		Failovers, Upgraded, Moved, Chilled             int64
 		Acknowledged, Lost, Doubled, Disorder, Told     int64
 		P50                                             int64 `json:"p50_ms"`
 		P99                                             int64 `json:"p99_ms"`
@@ -89,7 +89,7 @@ func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) 
 		for _, besides := range []struct {
 			n    int64
 			text string
-		}{{f.Failovers, "the database fails over"}, {f.Upgraded, "servers of the version before make way"}, {f.Moved, "the tenant moves between databases"}} {
+		}{{f.Failovers, "the database fails over"}, {f.Upgraded, "servers of the version before make way"}, {f.Moved, "the tenant moves between databases"}, {f.Chilled, "older lines move to storage that is killed"}} {
 			if besides.n > 0 {
 				what += fmt.Sprintf(", %s (%d)", besides.text, besides.n)
 			}

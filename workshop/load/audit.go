@@ -77,6 +77,17 @@ func (t *trial) compare(ctx context.Context) (faults []string, err error) {
 			delete(told, l.Batch)
 		}
 	}
+	for _, id := range t.calm {
+		for l, err := range own.Lines(ctx, tidemark.Key{Kind: "session", ID: string(id)}) {
+			if err != nil {
+				return nil, err
+			}
+			if l.Seq == 1 && told[l.Batch] != 1 { // all were written by one
+				fault(&t.book.audit.missing, "%s: the audit log has %d lines for batch %s", id, told[l.Batch], l.Batch)
+			}
+			delete(told, l.Batch)
+		}
+	}
 	for batch := range told {
 		fault(&t.book.audit.stray, "the audit log speaks of batch %s, which wrote no entry", batch)
 	}

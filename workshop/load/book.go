@@ -32,7 +32,10 @@ type book struct {
 }
 
 // strikes counts the blows by kind.
-type strikes struct{ drains, kills, cut, crashes, failovers, upgrades, moves, movers int }
+type strikes struct {
+	drains, kills, cut, crashes, failovers, upgrades, moves, movers, chills int
+	reads                                                                   atomic.Int64 // of quiet sessions
+}
 
 // count is how many acknowledged entries are not as they should be.
 type count struct{ lost, doubled, disorder int }
@@ -169,7 +172,7 @@ func (b *book) table() string {
 	cells := [][2]string{
 		{"followers", fmt.Sprint(b.o.followers)}, {"writers", fmt.Sprint(b.o.writers)}, {"nodes", fmt.Sprint(b.o.nodes)},
 		{"drained", fmt.Sprint(b.struck.drains)}, {"killed", fmt.Sprint(b.struck.kills)}, {"backends cut", fmt.Sprint(b.struck.cut)},
-		{"crashes", fmt.Sprint(b.struck.crashes)}, {"failovers", fmt.Sprint(b.struck.failovers)}, {"upgraded", fmt.Sprint(b.struck.upgrades)}, {"moved", fmt.Sprint(b.struck.moves)}, {"movers killed", fmt.Sprint(b.struck.movers)}, {"audit lines", fmt.Sprint(b.audit.all)}, {"not chained", fmt.Sprint(b.audit.unchained)},
+		{"crashes", fmt.Sprint(b.struck.crashes)}, {"failovers", fmt.Sprint(b.struck.failovers)}, {"upgraded", fmt.Sprint(b.struck.upgrades)}, {"moved", fmt.Sprint(b.struck.moves)}, {"movers killed", fmt.Sprint(b.struck.movers)}, {"chilled", fmt.Sprint(b.struck.chills)}, {"audit lines", fmt.Sprint(b.audit.all)}, {"not chained", fmt.Sprint(b.audit.unchained)},
 		{"missing/doubled/stray", fmt.Sprintf("%d/%d/%d", b.audit.missing, b.audit.doubled, b.audit.stray)},
 		{"sent", fmt.Sprint(b.sent.Load())}, {"acknowledged", fmt.Sprint(b.acknowledged.Load())},
 		{"lost (kept/told)", fmt.Sprintf("%d/%d", b.kept.lost, told.lost)}, {"doubled", fmt.Sprintf("%d/%d", b.kept.doubled, told.doubled)},
@@ -197,7 +200,7 @@ func (b *book) object() string {
 	lags := b.lags()
 	o, _ := json.Marshal(map[string]any{
 		"followers": b.o.followers, "writers": b.o.writers, "nodes": b.o.nodes, "drained": b.struck.drains, "killed": b.struck.kills,
-		"crashes": b.struck.crashes, "failovers": b.struck.failovers, "upgraded": b.struck.upgrades, "moved": b.struck.moves, "movers_killed": b.struck.movers, "audit_lines": b.audit.all, "audit_unchained": b.audit.unchained, "audit_faults": b.audit.missing + b.audit.doubled + b.audit.stray,
+		"crashes": b.struck.crashes, "failovers": b.struck.failovers, "upgraded": b.struck.upgrades, "moved": b.struck.moves, "movers_killed": b.struck.movers, "chilled": b.struck.chills, "audit_lines": b.audit.all, "audit_unchained": b.audit.unchained, "audit_faults": b.audit.missing + b.audit.doubled + b.audit.stray,
 		"cut": b.struck.cut, "sent": b.sent.Load(), "acknowledged": b.acknowledged.Load(), "lost": b.kept.lost + told.lost,
 		"doubled": b.kept.doubled + told.doubled, "disorder": b.kept.disorder + told.disorder, "told": len(lags), "reconnects": reconnects,
 		"p50_ms": share(lags, 0.5).Milliseconds(), "p99_ms": share(lags, 0.99).Milliseconds(), "seconds": b.took.Seconds(),

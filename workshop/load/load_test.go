@@ -25,17 +25,24 @@ func TestNothingIsLostDoubledOrOutOfOrderWhileServersAreStruck(t *testing.T) {
 	}
 }
 
-func TestNothingIsLostDoubledOrOutOfOrderWhileTheTenantMoves(t *testing.T) {
-	var out, log bytes.Buffer
-	code := run(t.Context(), []string{"-bin", program(t), "-followers", "20", "-writers", "8", "-entries", "30", "-drains", "1", "-kills", "1", "-cuts", "1", "-moves", "4"}, &out, &log)
-	if reason, ok := strings.CutPrefix(out.String(), "skipped: "); ok {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s, and CI=true", reason)
-		}
-		t.Skip(reason)
-	}
-	if code != 0 {
-		t.Errorf("exit %d\n%s%s", code, log.String(), out.String())
+func TestNothingIsLostDoubledOrOutOfOrderWhileThingsMove(t *testing.T) {
+	for what, args := range map[string][]string{
+		"the tenant, between databases":          {"-drains", "1", "-kills", "1", "-cuts", "1", "-moves", "4"},
+		"older lines, to storage that is killed": {"-drains", "0", "-kills", "1", "-cuts", "0", "-chills", "2", "-storage", "../../bin/versitygw"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out, log bytes.Buffer
+			code := run(t.Context(), append([]string{"-bin", program(t), "-followers", "20", "-writers", "8", "-entries", "30"}, args...), &out, &log)
+			if reason, ok := strings.CutPrefix(out.String(), "skipped: "); ok {
+				if os.Getenv("CI") == "true" {
+					t.Fatalf("%s, and CI=true", reason)
+				}
+				t.Skip(reason)
+			}
+			if code != 0 {
+				t.Errorf("exit %d\n%s%s", code, log.String(), out.String())
+			}
+		})
 	}
 }
 

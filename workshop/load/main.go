@@ -39,7 +39,8 @@ func main() {
 type options struct {
 	followers, writers, entries, nodes int
 	drains, kills, cuts, crashes       int
-	moves                              int
+	moves, chills                      int
+	storage                            string // the program that lines are moved to
 	failover                           bool
 	sqlite                             bool // the store is a file, and not a database
 	pause                              time.Duration
@@ -106,6 +107,8 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.IntVar(&o.cuts, "cuts", 6, "how many times a half of the connections to the database is cut")
 	f.IntVar(&o.crashes, "crashes", 0, "how many times the database is killed, and started again")
 	f.IntVar(&o.moves, "moves", 0, "how many times the tenant is moved to another of three databases, each time by a mover that is killed and one that goes on")
+	f.IntVar(&o.chills, "chills", 0, "how many times older lines are moved to storage that speaks S3, which is killed meanwhile; the newest 64 of a session stay")
+	f.StringVar(&o.storage, "storage", "bin/versitygw", "the `program` that is that storage, which scripts/deps.sh brings")
 	f.BoolVar(&o.failover, "failover", false, "the database has a synchronous standby, which takes over in the middle")
 	f.BoolVar(&o.sqlite, "sqlite", false, "the store is a file of sqlite: nothing is cut, and no database crashes")
 	f.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0 takes one from the clock")
@@ -125,11 +128,13 @@ func parse(args []string, log io.Writer) (options, error) {
 		return o, errors.New("-failover and -crashes exclude each other: who starts a primary again that was replaced has two")
 	case o.moves > 0 && (o.failover || o.from != "" || o.crashes > 0):
 		return o, errors.New("-moves is tried without -failover, -from and -crashes: those are about one database")
-	case o.moves < 0 || o.drains < 0 || o.kills < 0 || o.cuts < 0 || o.crashes < 0 || o.pause < 0:
-		return o, errors.New("-drains, -kills, -cuts, -crashes, -moves and -pause are at least 0")
+	case o.chills > 0 && o.from != "":
+		return o, errors.New("-chills is tried without -from: the program before does not know of such lines")
+	case o.moves < 0 || o.chills < 0 || o.drains < 0 || o.kills < 0 || o.cuts < 0 || o.crashes < 0 || o.pause < 0:
+		return o, errors.New("-drains, -kills, -cuts, -crashes, -moves, -chills and -pause are at least 0")
 	}
 	if o.sqlite {
-		o.cuts, o.crashes, o.moves, o.failover, o.from = 0, 0, 0, false, ""
+		o.cuts, o.crashes, o.moves, o.chills, o.failover, o.from = 0, 0, 0, 0, false, ""
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())

@@ -15,8 +15,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/workshop/nodes"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
+	"github.com/tidemark-sessions/tidemark/workshop/placetest"
 )
 
 // trial is one run.
@@ -29,9 +31,11 @@ type trial struct {
 	cluster *pgtest.Cluster // nil: the store is a file
 	standby *pgtest.Cluster // nil: the database has none, or it has taken over
 	db      *pgtest.Database
-	homes   homes         // the databases that the tenant moves between; empty: it stays
-	client  *nodes.Client // of writers
-	streams *nodes.Client // of followers
+	homes   homes                // the databases that the tenant moves between; empty: it stays
+	storage *placetest.S3Server  // of older lines; nil: they stay
+	calm    []tidemark.SessionID // which nobody goes on with
+	client  *nodes.Client        // of writers
+	streams *nodes.Client        // of followers
 
 	program  string // the one to try
 	upgraded int    // steps of the way there from the one that ran at first
@@ -76,6 +80,9 @@ func try(ctx context.Context, o options) (*book, error) {
 	if err := t.sessions(ctx); err != nil {
 		return nil, err
 	}
+	if err := t.quiet(ctx); err != nil {
+		return nil, err
+	}
 	within, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := t.listen(within); err != nil {
@@ -116,6 +123,9 @@ func (t *trial) prepare(ctx context.Context) (done func(), err error) {
 		for _, end := range t.homes.end {
 			end()
 		}
+		if t.storage != nil {
+			t.storage.Kill()
+		}
 		if t.o.dir != "" {
 			t.keepLogs(home)
 		}
@@ -153,6 +163,11 @@ func (t *trial) prepare(ctx context.Context) (done func(), err error) {
 		}
 		if t.o.moves > 0 {
 			if err := t.otherHomes(ctx, home); err != nil {
+				return done, err
+			}
+		}
+		if t.o.chills > 0 {
+			if err := t.coldPlace(work); err != nil {
 				return done, err
 			}
 		}
@@ -231,7 +246,11 @@ func (t *trial) load(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	errs := make([]error, t.o.writers+1)
-	var wait sync.WaitGroup
+	var wait, reading sync.WaitGroup
+	within, end := context.WithCancel(ctx)
+	reading.Go(func() { t.readAll(within) })
+	defer reading.Wait()
+	defer end()
 	for w := range t.o.writers {
 		wait.Go(func() {
 			if errs[w] = t.write(ctx, w); errs[w] != nil {
@@ -288,7 +307,7 @@ func (t *trial) until(ctx context.Context, fulfilled func() bool) error {
 // that belong before it have begun, except the last: entries written after all
 // blows prove nothing.
 func (t *trial) keepStep(ctx context.Context, n int) error {
-	blows := t.o.drains + t.o.kills + t.o.cuts + t.o.crashes + t.o.moves + t.o.upgrades()
+	blows := t.o.drains + t.o.kills + t.o.cuts + t.o.crashes + t.o.moves + t.o.chills + t.o.upgrades()
 	if t.o.failover {
 		blows++
 	}
@@ -313,6 +332,9 @@ func (t *trial) strike(ctx context.Context) error {
 	}
 	for range t.o.moves {
 		blows = append(blows, t.move)
+	}
+	for range t.o.chills {
+		blows = append(blows, t.chill)
 	}
 	for range t.o.upgrades() {
 		blows = append(blows, t.upgrade)
@@ -476,6 +498,9 @@ func (t *trial) look(ctx context.Context) error {
 		return err
 	}
 	if err := n.Again(ctx); err != nil {
+		return err
+	}
+	if err := t.lookAtStorage(ctx, n.URL); err != nil {
 		return err
 	}
 	for _, s := range t.book.sessions {

@@ -110,6 +110,11 @@ func (c *Client) Append(ctx context.Context, node string, id tidemark.SessionID,
 	return c.append(ctx, node, id, key, api.Appending{Entries: []api.NewEntry{e}})
 }
 
+// AppendAll appends several at once.
+func (c *Client) AppendAll(ctx context.Context, node string, id tidemark.SessionID, all []api.NewEntry) error {
+	return c.call(ctx, http.MethodPost, entriesURL(node, id), api.Appending{Entries: all}, new(api.Appended))
+}
+
 // AppendUnder appends one entry with the token of a lease.
 func (c *Client) AppendUnder(ctx context.Context, node string, id tidemark.SessionID, lease string, e api.NewEntry) (int64, error) {
 	return c.append(ctx, node, id, "", api.Appending{Entries: []api.NewEntry{e}, Lease: lease})

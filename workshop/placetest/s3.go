@@ -20,6 +20,9 @@ type S3Server struct {
 	Endpoint string
 	Dir      string // where the bucket keeps its objects, each a file
 	Kill     func() // ends it, as a power cut would
+
+	program, dir string
+	port         int
 }
 
 // Bucket is the bucket that an S3Server has.
@@ -37,28 +40,34 @@ func S3(t testing.TB, root string) *S3Server {
 	if _, err := os.Stat(program); err != nil {
 		t.Skip("there is no bin/versitygw: scripts/deps.sh brings it")
 	}
-	dir := t.TempDir()
-	s := &S3Server{Dir: filepath.Join(dir, "buckets", Bucket),
-		Options: &remote.Options{Environ: []string{"AWS_ACCESS_KEY_ID=ada", "AWS_SECRET_ACCESS_KEY=" + secret}}}
+	s, err := RunS3(program, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Kill() })
+	return s
+}
+
+// RunS3 starts versitygw with an empty bucket below a folder.
+func RunS3(program, dir string) (*S3Server, error) {
+	s := &S3Server{Dir: filepath.Join(dir, "buckets", Bucket), Options: &remote.Options{Environ: []string{"AWS_ACCESS_KEY_ID=ada", "AWS_SECRET_ACCESS_KEY=" + secret}}, program: program, dir: dir}
 	for _, d := range []string{s.Dir, filepath.Join(dir, "about")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 	}
 	// It is told a port that was free a moment ago; where another one took it since,
 	// it is told another.
+	var err error
 	for range 5 {
-		port, err := freePort()
-		if err != nil {
-			t.Fatal(err)
+		if s.port, err = freePort(); err != nil {
+			return nil, err
 		}
-		if s.Endpoint, s.Kill, err = startS3(t, program, dir, port); err == nil {
-			return s
+		if err = s.Start(); err == nil {
+			return s, nil
 		}
-		t.Log(err)
 	}
-	t.Fatal("versitygw does not start")
-	return nil
+	return nil, err
 }
 
 // secret is the key of a server that nobody else reaches, for as long as a test.
@@ -73,36 +82,36 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-func startS3(t testing.TB, program, dir string, port int) (endpoint string, kill func(), err error) {
-	cmd := exec.Command(program, "--port", fmt.Sprintf("127.0.0.1:%d", port), "--quiet", "--health", "/health", "posix", "--sidecar", filepath.Join(dir, "about"), filepath.Join(dir, "buckets"))
+// Start starts it where it was before it was killed.
+func (s *S3Server) Start() error {
+	cmd := exec.Command(s.program, "--port", fmt.Sprintf("127.0.0.1:%d", s.port), "--quiet", "--health", "/health", "posix", "--sidecar", filepath.Join(s.dir, "about"), filepath.Join(s.dir, "buckets"))
 	cmd.Env = []string{"ROOT_ACCESS_KEY=ada", "ROOT_SECRET_KEY=" + secret}
 	if err := cmd.Start(); err != nil {
-		return "", nil, err
+		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	at := fmt.Sprintf("http://127.0.0.1:%d", port)
+	s.Endpoint = fmt.Sprintf("http://127.0.0.1:%d", s.port)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		select {
 		case err := <-ended:
-			return "", nil, fmt.Errorf("versitygw ended: %w", err)
+			return fmt.Errorf("versitygw ended: %w", err)
 		case <-time.After(20 * time.Millisecond):
 		}
-		answer, err := http.Get(at + "/health")
+		answer, err := http.Get(s.Endpoint + "/health")
 		if err != nil {
 			continue
 		}
 		answer.Body.Close()
-		kill = sync.OnceFunc(func() {
+		s.Kill = sync.OnceFunc(func() {
 			cmd.Process.Kill()
 			<-ended
 		})
-		t.Cleanup(kill)
-		return at, kill, nil
+		return nil
 	}
 	cmd.Process.Kill()
 	<-ended
-	return "", nil, fmt.Errorf("versitygw does not answer at %s", at)
+	return fmt.Errorf("versitygw does not answer at %s", s.Endpoint)
 }
 
 // URL is the URL of a folder in the bucket.
