@@ -466,3 +466,19 @@ func ownerOf(db *pgtest.Database) string {
 	owner, _, _ := strings.Cut(strings.TrimPrefix(db.Owner, "postgres://"), "@")
 	return owner
 }
+
+// TestARoleIsServedWhateverItsSearchPathLeadsTo has roles that find the tables without
+// the name of their schema, as one does that is called like it.
+func TestARoleIsServedWhateverItsSearchPathLeadsTo(t *testing.T) {
+	db := ready(t, Migration{})
+	for i, path := range []string{`tidemark, public`, `"$user", public`, `''`} {
+		tell(t, db.Super, `alter role `+pgx.Identifier{db.Role}.Sanitize()+` set search_path = `+path)
+		keep(t, connected(t, db.Server, nil).For(ada), tidemark.Batch{Puts: []tidemark.Record{record(key("agent", fmt.Sprint("a", i)), 1, "{}")}})
+	}
+	owner := strings.TrimSuffix(db.Role, "_server") + "_owner"
+	tell(t, db.Super, `alter role `+pgx.Identifier{owner}.Sanitize()+` set search_path = tidemark, public`)
+	if err := (Migration{Role: db.Role}).Run(t.Context(), db.Owner); err != nil {
+		t.Fatal(err)
+	}
+	connected(t, db.Server, nil)
+}

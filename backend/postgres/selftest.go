@@ -48,8 +48,18 @@ const sqlMade = `select 'policy ' || p.policyname || ' on ' || p.tablename, conc
   union all select 'rule or trigger ' || t.tgname || ' on ' || c.relname, concat_ws(' ', pg_get_triggerdef(t.oid), t.tgenabled)
     from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'tidemark'::regnamespace and not t.tgisinternal`
 
-func madeNow(ctx context.Context, q querier) (map[string]string, error) {
-	return pairs(ctx, q, sqlMade)
+// madeNow needs a transaction: PostgreSQL leaves the schema out of a name that the
+// search path of who asks leads to, such as that of a role called tidemark.
+func madeNow(ctx context.Context, tx pgx.Tx) (map[string]string, error) {
+	var before, now string
+	if err := tx.QueryRow(ctx, `select current_setting('search_path'), set_config('search_path', 'pg_catalog', true)`).Scan(&before, &now); err != nil {
+		return nil, err
+	}
+	made, err := pairs(ctx, tx, sqlMade)
+	if err == nil {
+		err = tx.QueryRow(ctx, `select set_config('search_path', $1, true)`, before).Scan(&now)
+	}
+	return made, err
 }
 
 func pairs(ctx context.Context, q querier, sql string) (map[string]string, error) {
@@ -71,7 +81,7 @@ func pairs(ctx context.Context, q querier, sql string) (map[string]string, error
 
 // compareMade lists what differs from what the migration made: this program's, or one
 // of a newer program that says that this one can go on.
-func compareMade(ctx context.Context, q querier, newer bool) (faults []string, err error) {
+func compareMade(ctx context.Context, q pgx.Tx, newer bool) (faults []string, err error) {
 	want, err := pairs(ctx, q, `select what, how from tidemark.made`)
 	if err != nil {
 		return nil, err
@@ -244,7 +254,11 @@ func (db *Database) testRole(ctx context.Context, _ bool) (faults []string, err 
 }
 
 func (db *Database) testMade(ctx context.Context, newer bool) ([]string, error) {
-	faults, err := compareMade(ctx, db.pool, newer)
+	var faults []string
+	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) (err error) {
+		faults, err = compareMade(ctx, tx, newer)
+		return err
+	})
 	if len(faults) > 0 {
 		faults[len(faults)-1] += " (migrating as the owner makes policies anew)"
 	}
