@@ -261,7 +261,8 @@ func (f *Following) over(ctx, within context.Context, err error) error {
 // end sends what is left of a removed session, and says that it is.
 func (f *Following) end(ctx context.Context) error {
 	state := "gone"
-	if i, err := f.Store.Session(ctx, f.View.ID); err == nil {
+	// One that is being purged is as good as gone.
+	if i, err := f.Store.Session(ctx, f.View.ID); err == nil && (i.State == store.Trash || i.State == store.Live) {
 		state = i.State
 		if err := f.upTo(ctx, 0); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return err
