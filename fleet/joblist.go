@@ -35,15 +35,12 @@ func (s *Store) Jobs(ctx context.Context, f JobFilter) iter.Seq2[tidemark.Job, e
 	if err := f.check(); err != nil {
 		return func(yield func(tidemark.Job, error) bool) { yield(tidemark.Job{}, err) }
 	}
-	if f == (JobFilter{}) {
-		return s.allJobs(ctx)
-	}
 	return records.List[tidemark.Job](ctx, s.k, tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit})
 }
 
-// allJobs reads all jobs in the order in which they are kept, and sorts them: following
-// their order would be a search for each.
-func (s *Store) allJobs(ctx context.Context) iter.Seq2[tidemark.Job, error] {
+// AllJobs lists all jobs in the order of Jobs, for who keeps them in memory anyhow: they
+// are read as they lie and then sorted, which saves a search for each.
+func (s *Store) AllJobs(ctx context.Context) iter.Seq2[tidemark.Job, error] {
 	return func(yield func(tidemark.Job, error) bool) {
 		type touched struct {
 			job tidemark.Job

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"iter"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -85,9 +86,9 @@ func TestJobsAreListedPageByPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := append([]string{all[4]}, slices.Delete(slices.Clone(all), 4, 5)...)
-		for _, f := range []fleet.JobFilter{{}, {Agent: "coder"}} {
+		for _, list := range []iter.Seq2[tidemark.Job, error]{s.AllJobs(t.Context()), s.Jobs(t.Context(), fleet.JobFilter{}), s.Jobs(t.Context(), fleet.JobFilter{Agent: "coder"})} {
 			got = nil
-			for j, err := range s.Jobs(t.Context(), f) {
+			for j, err := range list {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -24,7 +24,11 @@ func jobsCommand(a *app) *cobra.Command {
 		Example: "  tidemark jobs --agent coder --status failed\n  tidemark jobs --json=id,status",
 		Args:    usage(cobra.NoArgs),
 		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
-			rows, damage, err := collectReadable(a, s.Jobs(cmd.Context(), f))
+			list := s.Jobs(cmd.Context(), f)
+			if f == (fleet.JobFilter{}) {
+				list = s.AllJobs(cmd.Context())
+			}
+			rows, damage, err := collectReadable(a, list)
 			if err != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ create table if not exists tidemark.keep (
 
 -- +goose StatementBegin
 create or replace function tidemark.keep_acts() returns text
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
 declare
   this  timestamp := date_trunc('month', now() at time zone 'UTC');
   month timestamp;
@@ -18,8 +18,9 @@ declare
   done  text := '';
   kept  interval;
 begin
-  -- Servers call it: it takes no argument, and how long rows are kept is said by the
-  -- owner alone. One at a time, and nobody who writes waits for long.
+  -- Servers call it: it takes no argument, how long rows are kept is said by the owner
+  -- alone, and no setting of who calls changes how a date is read. One at a time, and
+  -- nobody who writes waits for long.
   if not pg_try_advisory_xact_lock(x'746964656d617263'::bigint) then
     return done;
   end if;
@@ -67,6 +68,7 @@ begin
   if (select c.relkind from pg_class c where c.oid = 'tidemark.act'::regclass) = 'p' then
     return; -- it is so already
   end if;
+  perform set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO', true);
   lock table tidemark.act;
   alter table tidemark.act no force row level security; -- the policies would hide every row from the owner
   select date_trunc('month', greatest(now(), max(a.at)) at time zone 'UTC') + interval '1 month' into ending from tidemark.act a;
