@@ -39,7 +39,7 @@ func TestADamagedEntryIsShownInItsPlaceAndTheRestIsRead(t *testing.T) {
 	})
 	s.call(t, "reader-a", "GET", "/sessions", nil).want(t, 200)
 	page := string(s.call(t, "reader-a", "GET", "/sessions/"+string(w.ID()), nil).want(t, 200).Body)
-	for _, want := range []string{"before it", "after it", "checksum does not match"} {
+	for _, want := range []string{"before it", "after it", "checksum does not match", `<a class="badge bad" href="#e2">damaged</a>`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q on the page", want)
 		}

@@ -539,6 +539,16 @@ type EntryView struct {
 	Stopped bool           `json:"-"` // it is the beginning of an answer that somebody stopped
 }
 
+// Damaged is the first entry of the part that cannot be read, 0 if all can.
+func (p PartView) Damaged() int64 {
+	for _, e := range p.Entries {
+		if e.Damage != "" {
+			return e.Seq
+		}
+	}
+	return 0
+}
+
 // Prompt reports whether the user says it.
 func (e EntryView) Prompt() bool { return e.Class == string(tidemark.User) }
 
