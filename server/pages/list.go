@@ -92,12 +92,16 @@ func (s *Site) listed(r *http.Request) (*listed, error) {
 	return l, err
 }
 
-// unknown are the names in an address that a page does not know, or that count
-// only in a search.
+// unknown are the names in an address that count only in a search, or only in a
+// list.
 func (l *listed) unknown() []string {
+	others := []string{"role", "failed", "count"}
+	if l.view.Query != "" {
+		others = []string{"active", "hour", "gone", "sort", "order", "from"}
+	}
 	var names []string
 	for name := range l.q {
-		if l.view.Query == "" && (name == "role" || name == "failed") {
+		if slices.Contains(others, name) && l.q.Get(name) != "" {
 			names = append(names, name)
 		}
 	}
