@@ -28,13 +28,13 @@ type noSignIn struct{ *auth.LocalAuthenticator }
 // pagesServer serves pages over one store, which it returns.
 func pagesServer(t *testing.T) (*testServer, *store.Store) {
 	t.Helper()
-	return pagesServerOf(t, nil)
+	return pagesServerOf(t, memory.New(), nil)
 }
 
-// pagesServerOf is a pagesServer with another clock.
-func pagesServerOf(t *testing.T, now func() time.Time) (*testServer, *store.Store) {
+// pagesServerOf is a pagesServer with another backend or clock.
+func pagesServerOf(t *testing.T, b tidemark.Backend, now func() time.Time) (*testServer, *store.Store) {
 	t.Helper()
-	st := store.New(memory.New(), &store.Options{Places: search.EachWord, Now: now})
+	st := store.New(b, &store.Options{Places: search.EachWord, Now: now})
 	s := newTestServer(t, func(o *Options) {
 		o.SignIn = noSignIn{auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))}
 		o.Formats = []string{"md"}
@@ -226,7 +226,7 @@ func TestHitsDoNotWaitUntilAllAreCounted(t *testing.T) {
 	var calls atomic.Int64
 	begin := time.Now()
 	// Each look at the clock takes 3 ms of it: some 200 hits are counted in 600 ms.
-	s, st := pagesServerOf(t, func() time.Time { return begin.Add(time.Duration(calls.Add(1)) * 3 * time.Millisecond) })
+	s, st := pagesServerOf(t, memory.New(), func() time.Time { return begin.Add(time.Duration(calls.Add(1)) * 3 * time.Millisecond) })
 	for n := range 25 {
 		talk(t, st, tidemark.Session{Title: fmt.Sprint("number ", n)}, 8)
 	}
