@@ -103,7 +103,7 @@ func MoveCold(ctx context.Context, b *cold.Backend, how ColdMove, did *ColdMoved
 		}
 		var m cold.Moved
 		if how.DryRun {
-			m = b.Would(r)
+			m, err = b.Would(ctx, r)
 		} else if m, err = b.Move(ctx, r.Key); errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrNotFound) {
 			err = nil // somebody uses it, or it was purged
 		} else if errors.Is(err, tidemark.ErrCorrupt) {

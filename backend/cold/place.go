@@ -136,29 +136,6 @@ type goneError struct{ what string }
 
 func (e *goneError) Error() string { return e.what }
 
-// segment returns the lines of a segment. A *goneError: it is missing, or another one.
-func (p *Places) segment(ctx context.Context, log tidemark.Key, s Segment) ([]tidemark.Line, error) {
-	if lines := p.remembered(s.SHA256); lines != nil {
-		p.counts.remembered.Add(1)
-		return lines, nil
-	}
-	data, err := p.fetch(ctx, s)
-	var lines []tidemark.Line
-	if err == nil {
-		lines, err = p.unpack(log, s, data)
-	}
-	switch gone := (*goneError)(nil); {
-	case err == nil:
-		p.counts.reads.Add(1)
-		p.counts.read.Add(int64(len(data)))
-	case errors.As(err, &gone):
-		p.counts.damaged.Add(1)
-	case errors.Is(err, tidemark.ErrColdAway):
-		p.counts.failedReads.Add(1)
-	}
-	return lines, err
-}
-
 // fetch reads a segment from its place. One that did not answer is not asked again for
 // a moment, so that those who read do not all wait for it.
 func (p *Places) fetch(ctx context.Context, s Segment) ([]byte, error) {
