@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 )
 
@@ -90,18 +91,18 @@ type Memory struct {
 	texts  *Interner // names and values
 	slots  []uint32  // open addressing: one more than the number of a pair, 0 is free
 	pairs  []memoryPair
+	kinds  []byte   // of the pairs
 	recent []uint32 // the pairs that were set last, in order; one may be there again
 	old    []uint32 // sums of keys of which there are no values any more, sorted
 	missed bool
 }
 
-// memoryPair is a name and its value; the names of different things are of different
-// kinds.
-type memoryPair struct {
-	name, value uint32
-	kind        byte
-	gone        bool // it was taken back
-}
+// memoryPair is a name and its value, by their numbers; the names of different things
+// are of different kinds.
+type memoryPair struct{ name, value uint32 }
+
+// noValue is the value of a pair that was taken back.
+const noValue = math.MaxUint32
 
 // remembered is how many pairs a Bookmark has: tools refer to what they wrote last.
 const remembered = 192
@@ -125,7 +126,7 @@ func (m *Memory) pair(kind byte, name string) *memoryPair {
 	if m.texts != nil {
 		if number, ok := m.texts.Find(name); ok {
 			if at := m.slots; len(at) > 0 {
-				if n := at[m.slot(kind, number)]; n != 0 && !m.pairs[n-1].gone {
+				if n := at[m.slot(kind, number)]; n != 0 && m.pairs[n-1].value != noValue {
 					return &m.pairs[n-1]
 				}
 			}
@@ -144,7 +145,7 @@ func (m *Memory) slot(kind byte, name uint32) uint32 {
 	mask := uint32(len(m.slots) - 1)
 	at := spread(uint64(name)<<8|uint64(kind)) & mask
 	for ; m.slots[at] != 0; at = (at + 1) & mask {
-		if p := &m.pairs[m.slots[at]-1]; p.name == name && p.kind == kind {
+		if n := m.slots[at] - 1; m.pairs[n].name == name && m.kinds[n] == kind {
 			break
 		}
 	}
@@ -165,11 +166,11 @@ func (m *Memory) Set(kind byte, name, value string) {
 	number := m.texts.Intern(name)
 	at := m.slot(kind, number)
 	if m.slots[at] == 0 {
-		m.pairs = append(m.pairs, memoryPair{name: number, kind: kind})
+		m.pairs, m.kinds = append(m.pairs, memoryPair{name: number}), append(m.kinds, kind)
 		m.slots[at] = uint32(len(m.pairs))
 	}
 	n := m.slots[at] - 1
-	m.pairs[n].value, m.pairs[n].gone = m.texts.Intern(value), false
+	m.pairs[n].value = m.texts.Intern(value)
 	if len(m.recent) >= 4*remembered {
 		m.recent = slices.Delete(m.recent, 0, 2*remembered)
 	}
@@ -180,7 +181,7 @@ func (m *Memory) Set(kind byte, name, value string) {
 func (m *Memory) grow() {
 	m.slots = make([]uint32, max(2*len(m.slots), 16))
 	for n, p := range m.pairs {
-		m.slots[m.slot(p.kind, p.name)] = uint32(n + 1)
+		m.slots[m.slot(m.kinds[n], p.name)] = uint32(n + 1)
 	}
 }
 
@@ -195,13 +196,13 @@ func (m *Memory) Of(kind byte, own, fallback string) string {
 func (m *Memory) Forget(kind byte, name string) {
 	p, last := m.pair(kind, name), len(m.recent)-1
 	if p != nil && last >= 0 && p == &m.pairs[m.recent[last]] {
-		p.gone, m.recent = true, m.recent[:last]
+		p.value, m.recent = noValue, m.recent[:last]
 	}
 }
 
 // Clone returns a copy.
 func (m *Memory) Clone() *Memory {
-	c := &Memory{slots: slices.Clone(m.slots), pairs: slices.Clone(m.pairs), recent: slices.Clone(m.recent), old: m.old, missed: m.missed}
+	c := &Memory{slots: slices.Clone(m.slots), pairs: slices.Clone(m.pairs), kinds: slices.Clone(m.kinds), recent: slices.Clone(m.recent), old: m.old, missed: m.missed}
 	if m.texts != nil {
 		c.texts = m.texts.clone()
 	}
@@ -246,9 +247,9 @@ func (m *Memory) Until(n int) (json.RawMessage, error) {
 	kept := make(map[uint32]bool, remembered)
 	keep := func(i uint32) {
 		p := m.pairs[i]
-		if len(kept) < remembered && int(i) < n && !p.gone && !kept[i] {
+		if len(kept) < remembered && int(i) < n && p.value != noValue && !kept[i] {
 			kept[i] = true
-			k.Kinds += string(rune(p.kind))
+			k.Kinds += string(rune(m.kinds[i]))
 			k.Pairs = append(k.Pairs, m.texts.Text(p.name), m.texts.Text(p.value))
 		}
 	}
@@ -261,9 +262,9 @@ func (m *Memory) Until(n int) (json.RawMessage, error) {
 	sums := slices.Grow(slices.Clone(m.old), max(n-len(kept), 0))
 	var name []byte
 	for i, p := range m.pairs[:n] {
-		if !kept[uint32(i)] && !p.gone {
+		if !kept[uint32(i)] && p.value != noValue {
 			name = m.texts.appendText(name[:0], p.name)
-			sums = append(sums, keySum(p.kind, name))
+			sums = append(sums, keySum(m.kinds[i], name))
 		}
 	}
 	slices.Sort(sums)

@@ -161,6 +161,9 @@ func (b *bill) charge(rates map[string]float64) {
 	}
 }
 
+// close lets go what only the first reading needs.
+func (b *bill) close() { b.open, b.seen = nil, convert.Memory{} }
+
 // rates are what one unit of weight costs, by model.
 func (b *bill) rates() map[string]float64 {
 	rates := map[string]float64{}

@@ -310,6 +310,7 @@ func (src source) read(ctx context.Context, fsys fs.FS, from *point) (*convert.S
 	if len(src.agents) == 0 {
 		marker = o.marker()
 	}
+	o.bill.close()
 	s := &convert.Session{
 		Session: tidemark.Session{
 			Title:     cmp.Or(o.title[:]...),

@@ -50,12 +50,11 @@ type openAnswer struct {
 // candidate is a place at which a later reading may go on, with what the first
 // reading knew there.
 type candidate struct {
-	n      int
-	at     convert.Mark
-	about  point
-	open   []answer
-	billed *convert.Memory
-	bills  int // how many were in it
+	n     int
+	at    convert.Mark
+	about point
+	open  []answer
+	bills int // how many answers the bill had seen
 }
 
 // maxPoints bounds the candidates that are remembered: only the last ones can turn
@@ -74,7 +73,7 @@ func (o *outline) candidate(it item, requests, dropped int) {
 		o.points = slices.Delete(o.points, 1, maxPoints/2)
 	}
 	b := o.bill
-	c := candidate{n: it.n, at: it.line, open: slices.Clip(b.open), billed: &b.seen, bills: b.seen.Len()}
+	c := candidate{n: it.n, at: it.line, open: slices.Clip(b.open), bills: b.seen.Len()}
 	c.about = point{Title: o.title, Model: o.model, Project: o.project, Version: o.version, Created: o.created, Updated: o.updated, Own: o.own,
 		Requests: requests, Dropped: dropped, Stated: b.stated, Unknown: b.unknown, Cost: b.costs[b.last]}
 	if c.about.Settled = b.names[b.last]; b.last >= 0 && int(b.last) < len(o.uuids) && c.about.Cost > 0 {
@@ -101,7 +100,27 @@ func (o *outline) marker() *convert.Marker {
 	if last.n == 0 || len(last.open) > maxOpen && len(last.about.Stated) > 0 {
 		return nil
 	}
+	last.billed(o)
+	o.points = []candidate{last}
 	return &convert.Marker{End: last.at}
+}
+
+// billed completes a candidate with what the bill has of it.
+func (c *candidate) billed(o *outline) {
+	p := &c.about
+	p.Billed, _ = o.bill.seen.Until(c.bills) // names alone always marshal
+	if len(p.Stated) == 0 {
+		p.Unknown = p.Unknown || len(c.open) > 0
+	} else {
+		for _, a := range c.open {
+			entry := o.bill.names[a.lead]
+			if a.lead >= 0 {
+				entry = o.uuid(a.lead)
+			}
+			p.Open = append(p.Open, openAnswer{o.texts.Text(a.id), entry, o.texts.Text(a.model), a.weight})
+		}
+	}
+	c.open = nil
 }
 
 // point completes what is known at a candidate with what the second reading knows
@@ -109,19 +128,6 @@ func (o *outline) marker() *convert.Marker {
 func (c candidate) point(b *builder) point {
 	p := c.about
 	p.Last, p.Memory = b.last, *b.mem
-	p.Billed, _ = c.billed.Until(c.bills) // names alone always marshal
-	if len(p.Stated) == 0 {
-		p.Unknown = p.Unknown || len(c.open) > 0
-		return p
-	}
-	for _, a := range c.open {
-		entry := b.o.bill.names[a.lead]
-		if a.lead >= 0 {
-			entry = b.o.uuid(a.lead)
-		}
-		text := b.o.texts.Text
-		p.Open = append(p.Open, openAnswer{text(a.id), entry, text(a.model), a.weight})
-	}
 	return p
 }
 
