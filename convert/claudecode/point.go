@@ -77,8 +77,8 @@ func (o *outline) candidate(it item, requests, dropped int) {
 	c := candidate{n: it.n, at: it.line, open: slices.Clip(b.open), billed: &b.seen, bills: b.seen.Len()}
 	c.about = point{Title: o.title, Model: o.model, Project: o.project, Version: o.version, Created: o.created, Updated: o.updated, Own: o.own,
 		Requests: requests, Dropped: dropped, Stated: b.stated, Unknown: b.unknown, Cost: b.costs[b.last]}
-	if c.about.Settled = b.names[b.last]; b.last >= 0 && b.last < len(o.uuids) && c.about.Cost > 0 {
-		c.about.Settled = o.uuids[b.last]
+	if c.about.Settled = b.names[b.last]; b.last >= 0 && int(b.last) < len(o.uuids) && c.about.Cost > 0 {
+		c.about.Settled = o.uuid(b.last)
 	}
 	o.points = append(o.points, c)
 }
@@ -115,7 +115,12 @@ func (c candidate) point(b *builder) point {
 		return p
 	}
 	for _, a := range c.open {
-		p.Open = append(p.Open, openAnswer{a.id, a.entry, a.model, a.weight})
+		entry := b.o.bill.names[a.lead]
+		if a.lead >= 0 {
+			entry = b.o.uuid(a.lead)
+		}
+		text := b.o.texts.Text
+		p.Open = append(p.Open, openAnswer{text(a.id), entry, text(a.model), a.weight})
 	}
 	return p
 }
@@ -131,21 +136,21 @@ func (p *point) copy() *point {
 func (p *point) restore(o *outline) {
 	o.title, o.model, o.project, o.version, o.created, o.updated, o.own = p.Title, p.Model, p.Project, p.Version, p.Created, p.Updated, p.Own
 	b := o.bill
-	b.names, b.unknown = make(map[int]string), p.Unknown
+	b.names, b.unknown = make(map[int32]string), p.Unknown
 	if err := json.Unmarshal(p.Billed, &b.seen); err != nil {
 		b.missed = true
 	}
 	if p.Stated != nil {
 		b.stated = maps.Clone(p.Stated)
 	}
-	b.last = -len(p.Open) - 1
+	b.last = -int32(len(p.Open)) - 1
 	if p.Settled != "" {
 		b.names[b.last], b.costs[b.last] = p.Settled, p.Cost
 	}
 	for i, a := range p.Open {
-		lead := i - len(p.Open)
+		lead := int32(i - len(p.Open))
 		b.names[lead] = a.Entry
-		b.open = append(b.open, answer{a.ID, lead, a.Entry, a.Model, a.Weight})
+		b.open = append(b.open, answer{b.texts.Intern(a.ID), b.texts.Intern(a.Model), lead, a.Weight})
 	}
 	b.before = len(b.open)
 }
