@@ -47,8 +47,8 @@ type limits struct {
 }
 
 // A segment is small enough that a page of an old session reads little, and large
-// enough that a request to the storage pays. One that is in the store itself is read as
-// quickly as its lines would be. A longer line has one of its own.
+// enough that a request to the storage pays. One that is in the store itself is
+// short, since there a request costs little and a page is wanted soon. A longer line has one of its own.
 var usual = limits{hot: 64, least: 32 << 10, segment: 1 << 20, here: 128 << 10}
 
 // Over returns a Backend over inner. Lines are moved to the place at a URL, ""

@@ -155,7 +155,7 @@ func (m *move) put(ctx context.Context) error {
 	s := Segment{First: m.packer.first, Last: m.packer.last, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
 	m.did.Packed += s.Bytes
 	if m.place == nil {
-		if _, _, err := decode(data, m.log); err != nil {
+		if _, _, err := m.b.places.unpacker.decode(data, m.log); err != nil {
 			return err
 		}
 		s.Object = Object{Here, random()}
@@ -171,7 +171,7 @@ func (m *move) put(ctx context.Context) error {
 	if err != nil {
 		return unreachable(m.b.url, err)
 	}
-	if _, _, err := decode(back, m.log); err != nil || sha256.Sum256(back) != sum {
+	if _, _, err := m.b.places.unpacker.decode(back, m.log); err != nil || sha256.Sum256(back) != sum {
 		return unreachable(m.b.url, errors.New("what was put there is not what is read back"))
 	}
 	return nil

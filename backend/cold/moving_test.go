@@ -133,8 +133,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add([]byte(segmentBegin))
+	var u unpacker
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lines, _, err := decode(data, log)
+		lines, _, err := u.decode(data, log)
 		for _, l := range lines {
 			if err == nil && l.Sum != l.Checksum(log) {
 				t.Errorf("line %d does not match its sum", l.Seq)

@@ -42,7 +42,8 @@ type Places struct {
 	bytes int
 	away  map[string]silence // of places that did not answer a moment ago
 
-	counts counts
+	counts   counts
+	unpacker unpacker
 }
 
 // silence is that of a place that did not answer.
@@ -175,7 +176,7 @@ func (p *Places) unpack(log tidemark.Key, s Segment, data []byte) ([]tidemark.Li
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != s.SHA256 {
 		return nil, &goneError{"its segment is not the one that was put there"}
 	}
-	lines, size, err := decode(data, log)
+	lines, size, err := p.unpacker.decode(data, log)
 	if err == nil && (lines[0].Seq != s.First || lines[len(lines)-1].Seq != s.Last) {
 		err = errors.New("its segment has other lines")
 	}
