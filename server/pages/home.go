@@ -31,6 +31,8 @@ const (
 	maxTold = 16
 	// failedSpan is how far back failed jobs count as news.
 	failedSpan = "24h"
+	// countedFailed is how many of them are counted; there are rarely more.
+	countedFailed = 1000
 )
 
 // zoneCookie is where the browser says in which time zone its user is.
@@ -123,7 +125,7 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 		}
 	}
 	since := s.o.Now().Add(-spans[failedSpan])
-	for j, err := range of.JobsAfter(ctx, fleet.JobFilter{Status: tidemark.JobFailed, Limit: listedJobs + 1}, fleet.Mark{}) {
+	for j, err := range of.JobsAfter(ctx, fleet.JobFilter{Status: tidemark.JobFailed, Limit: countedFailed + 1}, fleet.Mark{}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
 		}
@@ -131,6 +133,10 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 			return err
 		}
 		if j.Mark.At.Before(since) {
+			break
+		}
+		if v.Failed == countedFailed {
+			v.MoreFailed = true
 			break
 		}
 		v.Failed++

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -67,8 +68,10 @@ func (l *listed) known(ctx context.Context) ([]store.Info, bool, error) {
 		read[i.Name()] = true
 	}
 	l.recall = true
+	all = slices.Grow(all, len(u.sessions))
 	oldest := all[len(all)-1].UpdatedAt
-	for _, row := range u.sessions {
+	for at := range u.sessions {
+		row := &u.sessions[at]
 		// What is as new as what was read, and was not, is gone.
 		if !row.UpdatedAt.After(oldest) && !read[row.Name()] {
 			all = append(all, row.Info)

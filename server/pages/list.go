@@ -240,7 +240,7 @@ func (s *Site) sorted(ctx context.Context, l *listed) error {
 	if err != nil {
 		return err
 	}
-	sortBy(infos, cmp.Or(v.Sort, "age"), v.Up, u)
+	infos = sortBy(infos, cmp.Or(v.Sort, "age"), v.Up, u)
 	damage := make(map[string]error)
 	for _, d := range damaged { // in no order: they stand at the end
 		damage[d.Name()] = d.err
@@ -264,17 +264,17 @@ func (s *Site) sorted(ctx context.Context, l *listed) error {
 // sortKey is what a session is sorted by. What is not known stands at the end, in
 // either order.
 type sortKey struct {
-	info    store.Info
+	at      int // where the session was before
 	text    string
 	number  float64
 	unknown bool
 }
 
 // sortBy sorts sessions by a column; survey may be nil.
-func sortBy(infos []store.Info, column string, up bool, u *survey) {
+func sortBy(infos []store.Info, column string, up bool, u *survey) []store.Info {
 	keys := make([]sortKey, len(infos))
 	for at, i := range infos {
-		k := sortKey{info: i}
+		k := sortKey{at: at}
 		switch column {
 		case "title":
 			k.text, k.unknown = strings.ToLower(i.Title), i.Title == ""
@@ -295,21 +295,24 @@ func sortBy(infos []store.Info, column string, up bool, u *survey) {
 		}
 		keys[at] = k
 	}
-	slices.SortStableFunc(keys, func(a, b sortKey) int {
+	slices.SortFunc(keys, func(a, b sortKey) int {
 		if a.unknown != b.unknown {
 			if a.unknown {
 				return 1
 			}
 			return -1
 		}
+		order := cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.text, b.text))
 		if !up {
-			a, b = b, a
+			order = -order
 		}
-		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.text, b.text))
+		return cmp.Or(order, cmp.Compare(a.at, b.at)) // of equals, the one that changed last
 	})
-	for at, k := range keys {
-		infos[at] = k.info
+	sorted := make([]store.Info, len(infos))
+	for to, k := range keys {
+		sorted[to] = infos[k.at]
 	}
+	return sorted
 }
 
 // fillRows makes the rows of the list. The shortest sessions are counted first, so
