@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
@@ -27,7 +29,13 @@ type noSignIn struct{ *auth.LocalAuthenticator }
 // pagesServer serves pages over one store, which it returns.
 func pagesServer(t *testing.T) (*testServer, *store.Store) {
 	t.Helper()
-	st := store.New(memory.New(), &store.Options{Places: search.EachWord})
+	return pagesServerOf(t, memory.New(), nil)
+}
+
+// pagesServerOf is a pagesServer with another backend or clock.
+func pagesServerOf(t *testing.T, b tidemark.Backend, now func() time.Time) (*testServer, *store.Store) {
+	t.Helper()
+	st := store.New(b, &store.Options{Places: search.EachWord, Now: now})
 	s := newTestServer(t, func(o *Options) {
 		o.SignIn = noSignIn{auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))}
 		o.Formats = []string{"md"}
@@ -215,6 +223,31 @@ func TestWhatIsNotKnownIsADash(t *testing.T) {
 	has(t, s.read(t, "reader-a", "/sessions", 200), `data-label="Tokens">–</td>`, `data-label="Cost"><span>–</span>`)
 }
 
+func TestHitsDoNotWaitUntilAllAreCounted(t *testing.T) {
+	var calls atomic.Int64
+	begin := time.Now()
+	// Each look at the clock takes 3 ms of it: some 200 hits are counted in 600 ms.
+	s, st := pagesServerOf(t, memory.New(), func() time.Time { return begin.Add(time.Duration(calls.Add(1)) * 3 * time.Millisecond) })
+	for n := range 25 {
+		talk(t, st, tidemark.Session{Title: fmt.Sprint("number ", n)}, 8)
+	}
+	page := s.read(t, "reader-a", "/sessions?q=tide", 200)
+	has(t, page, `hx-get="/sessions?count=all&amp;q=tide"`, `href="/sessions?count=all&amp;q=tide"`, ">number 24<", `rel="next">More<`)
+	lacks(t, page, "Said by")
+	page = s.read(t, "reader-a", "/sessions?count=all&q=tide", 200)
+	has(t, page, `id="facets"`, "Said by", ">number 24<", "cursor=")
+	if got := regexp.MustCompile(`role=assistant"[^>]*><bdi>assistant</bdi> <span class="quiet">([^<]*)<`).FindStringSubmatch(page); len(got) != 2 || got[1] != "200" {
+		t.Errorf("counted are %q", got)
+	}
+	lacks(t, page, "count=all&amp;cursor", `href="/sessions?count=all`, "does not count")
+	has(t, s.read(t, "reader-a", "/sessions?q=tide&sort=cost&gone=yes", 200), "does not count: gone, sort")
+	var v struct{ Facets []any }
+	s.call(t, "reader-a", "GET", "/sessions.json?q=tide", nil).want(t, 200).into(t, &v)
+	if len(v.Facets) == 0 {
+		t.Error("a program has to ask twice for what is counted")
+	}
+}
+
 func TestASearchLeadsToTheLastHitWithoutScript(t *testing.T) {
 	s, st := pagesServer(t)
 	for n := range 65 {
@@ -226,7 +259,7 @@ func TestASearchLeadsToTheLastHitWithoutScript(t *testing.T) {
 	for path, pages := "/sessions?q=tide", 1; ; pages++ {
 		page := s.read(t, "reader-a", path, 200)
 		if pages == 1 {
-			has(t, page, fmt.Sprintf(`href="/sessions/%s?find=tide">at least 6 more in this session`, long))
+			has(t, page, fmt.Sprintf(`href="/sessions/%s?find=tide">All in this session, at least 9`, long))
 		}
 		for n := range 65 {
 			if title := fmt.Sprintf(">number %d.<", n); strings.Contains(page, title) {

@@ -39,6 +39,7 @@ type SessionsView struct {
 	Totals   *Totals        `json:"totals,omitempty"`
 	Task     *Task          `json:"task,omitempty"` // the count that the sorting waits for
 	Facets   []FacetView    `json:"facets,omitempty"`
+	Count    string         `json:"count,omitempty"` // where Facets are, when they take a while
 	Costs    *FacetView     `json:"costs,omitempty"` // with Totals: the sessions by what they cost
 	Sessions []SessionRow   `json:"sessions"`
 	Found    []FoundSession `json:"found,omitempty"`
@@ -331,6 +332,9 @@ type FoundSession struct {
 	Hits    []FoundHit  `json:"hits"`
 	More    store.Count `json:"more"` // hits that are not listed
 }
+
+// All is how many hits there are in the session, listed or not.
+func (f FoundSession) All() int64 { return int64(len(f.Hits)) + f.More.N }
 
 // FoundHit is one thing that was found.
 type FoundHit struct {

@@ -746,7 +746,7 @@
   // On a phone, what narrows a search down would be in the way.
   const facets = () => { if (!matchMedia("(min-width: 64rem)").matches) for (const d of document.querySelectorAll(".facets")) d.open = false; };
   facets();
-  settled((e) => e.target.id === "list", facets);
+  settled((e) => e.target.id === "list" || e.target.id === "facets", facets);
 
   // Several sessions of a list at once: each is done as if it were alone.
   const picked = () => [...document.querySelectorAll("input[name=id]:checked")];
