@@ -38,7 +38,7 @@ func TestSessionsAreReadBesideTheirList(t *testing.T) {
 	}
 	w.types("keys")
 	w.until(`document.querySelector("#palette [aria-selected=true]").innerText === "Keys"`)
-	w.clicks("#palette [data-actions] li")
+	w.enters()
 	w.until(`document.getElementById("keys").open && !document.getElementById("palette").open`)
 	w.types(kb.Escape)
 	w.until(`!document.getElementById("keys").open`)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	cdpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -452,6 +453,18 @@ func (w *window) clicks(selector string) {
 func (w *window) types(keys string) {
 	w.t.Helper()
 	w.do(chromedp.KeyEvent(keys))
+}
+
+// enters presses Enter as a keyboard does: who handles the key keeps its sign from
+// whatever has the focus afterwards, which types sends apart.
+func (w *window) enters() {
+	w.t.Helper()
+	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+		w.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := cdp.Call(ctx, t, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: kind, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13, Text: "\r"})
+			return err
+		}))
+	}
 }
 
 // fills puts text into a field.
