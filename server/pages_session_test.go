@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -401,9 +402,85 @@ func TestBranchesWorkersAndWhatIsKeptStandBesideTheSession(t *testing.T) {
 	has(t, other, "question 3", "ends with n2")
 	lacks(t, other, "another way\n")
 	has(t, s.read(t, "writer-a", path+"?at=6", 200), "on another branch")
-	has(t, s.read(t, "writer-a", path+"/tree", 200), "<svg", "n3")
+	// Its branches are told by their words and by when they began.
+	if tree := s.read(t, "writer-a", path+"/tree", 200); !regexp.MustCompile(`(?s)<text[^>]*>n3 another way ◂</text>\s*<text class="below"[^>]*><tspan data-time="20[^"]*">(now|\d+ s ago)</tspan>`).MatchString(tree) {
+		t.Errorf("the tree:\n%s", tree)
+	}
 	found := s.read(t, "writer-a", path+"?find=question&at=3", 200)
 	has(t, found, "<mark>question</mark>", `rel="prev"`, `rel="next"`)
+}
+
+func TestASummaryIsATurnWithAName(t *testing.T) {
+	s, st := pagesServer(t)
+	w := st.Create(tidemark.Session{}, process.Self("talk"))
+	must[[]int64](t)(w.Append(t.Context(), tidemark.Say(tidemark.User, "mend the gauge"), tidemark.Say(tidemark.Assistant, "it is mended"),
+		tidemark.Entry{Kind: tidemark.KindCompaction, Position: tidemark.Position{Parent: 1}, Blocks: []tidemark.Block{tidemark.Text("The gauge was mended.")}}))
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	turns := regexp.MustCompile(`data-entry="\d+" dir="auto">([^<]*)</a>`).FindAllStringSubmatch(s.read(t, "reader-a", "/sessions/"+string(w.ID()), 200), -1)
+	if len(turns) != 2 || turns[0][1] != "mend the gauge" || turns[1][1] != "Summary: The gauge was mended." {
+		t.Errorf("the turns are %q", turns)
+	}
+}
+
+func TestTheSessionThatIsReadIsInTheListBesideItHoweverOldItIs(t *testing.T) {
+	s, st := pagesServer(t)
+	oldest := talk(t, st, tidemark.Session{Title: "the first errand of all"}, 1)
+	w := st.Create(tidemark.Session{Title: "the second"}, process.Self("talk"))
+	must[[]int64](t)(w.Append(t.Context(), tidemark.Say(tidemark.User, "where is the halyard?")))
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 510 { // more than are looked through by name
+		w := st.Create(tidemark.Session{Title: fmt.Sprintf("errand %d", n)}, process.Self("talk"))
+		must[[]int64](t)(w.Append(t.Context(), tidemark.Say(tidemark.User, "run it")))
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must[int64](t)(st.CatchUp(t.Context(), nil))
+	beside := func(path, page string) string {
+		r := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil))
+		r.Header.Set("Authorization", "Bearer reader-a")
+		r.Header.Set("HX-Current-URL", page)
+		res := must[*http.Response](t)(http.DefaultClient.Do(r))
+		defer res.Body.Close()
+		if res.StatusCode != 200 {
+			t.Fatalf("%s: %s", path, res.Status)
+		}
+		return string(must[[]byte](t)(io.ReadAll(res.Body)))
+	}
+	page := "http://tides.example/sessions/" + string(oldest)
+	has(t, beside("/pane", page), `class="apart"`, "the first errand of all", "errand 509")
+	for _, elsewhere := range []string{"", "http://tides.example/sessions", "http://tides.example/sessions/nothing", "%"} {
+		lacks(t, beside("/pane", elsewhere), `class="apart"`, "the first errand of all")
+	}
+	// The list goes on to the last of them, each once.
+	names, rows, path := regexp.MustCompile(`<bdi>(errand \d+|the first errand of all|the second)</bdi>`), make(map[string]int), "/pane"
+	for range 20 {
+		part := beside(path, "")
+		for _, name := range names.FindAllStringSubmatch(part, -1) {
+			rows[name[1]]++
+		}
+		more := regexp.MustCompile(`hx-get="(/pane\?cursor=[^"]+)"`).FindStringSubmatch(part)
+		if path = ""; more == nil {
+			break
+		}
+		path = html.UnescapeString(more[1])
+	}
+	if path != "" || len(rows) != 512 || rows["the first errand of all"] != 1 || rows["errand 3"] != 1 {
+		t.Errorf("%d sessions, and it goes on with %q", len(rows), path)
+	}
+	// What is older than what is looked through by name is found by what was said.
+	has(t, beside("/pane?q=halyard", ""), "the second")
+	has(t, beside("/pane?q=first+errand", ""), "the first errand of all")
+	lacks(t, beside("/pane?q=halyard", page), "errand 509", `class="apart"`)
+	has(t, beside("/palette?q=halyard", ""), "the second", "Search everything for: halyard")
+	// When a list is read anew, what was got of it is.
+	if n := strings.Count(beside("/pane?rows=120", ""), "<li"); n != 121 {
+		t.Errorf("%d rows of 120, and one that leads on", n)
+	}
 }
 
 func TestAnEntryOfManyMegabytesIsCutAndCanBeHadWhole(t *testing.T) {

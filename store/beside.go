@@ -38,7 +38,8 @@ const (
 // IndexBeside indexes what is appended by ChangedAt while that goes on. tell names a
 // session to which the import has appended all that it has. end waits until what was
 // told is indexed. room is about how many bytes of memory words may take before they
-// become a segment: more make fewer segments.
+// become a segment, while those of the segment before take as many: more make fewer
+// segments.
 //
 // It promises nothing: what it cannot do, or ctx ends, is left to the CatchUp that comes
 // after each import. Of several at once, the first indexes what all of them append.
@@ -226,6 +227,8 @@ func (x *besideIndex) work(ctx context.Context) {
 	if err == nil {
 		err = x.index.Put(ctx)
 	}
+	// Also after an error nothing is written any more when this ends.
+	err = errors.Join(err, x.index.Close())
 	leave()
 	if err == nil {
 		// What fails here is what a session was called while it was imported.
@@ -263,6 +266,7 @@ func (x *besideIndex) add(ctx context.Context, c handed) error {
 // again begins anew after something was taken out of the index. What was appended
 // before that may be what was taken out: CatchUp looks at it.
 func (x *besideIndex) again(ctx context.Context) (err error) {
+	_ = x.index.Close()
 	x.index, err = x.s.index.Handed(ctx, x.room)
 	x.mu.Lock()
 	defer x.mu.Unlock()

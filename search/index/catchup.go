@@ -114,14 +114,28 @@ type gathering struct {
 	p     Pace
 	total *int64 // lines that are indexed
 
-	lines   int64 // that were gathered since
-	epoch   int64
+	gathered // what is not indexed yet
+	epoch    int64
+	only     bool // not everything is looked at
+	handed   bool // the lines come from who wrote them, see Handed
+	listed   int
+}
+
+// gathered is what one segment is made of.
+type gathered struct {
 	b       *segment.Builder
-	covered map[string][]segment.Span // by this segment
+	lines   int64
+	covered map[string][]segment.Span
 	notes   []tidemark.Precondition
-	only    bool // not everything is looked at
-	handed  bool // the lines come from who wrote them, see Handed
-	listed  int
+}
+
+// begun returns that nothing was gathered, with the memory of a Builder that was used.
+func begun(b *segment.Builder) gathered {
+	if b == nil {
+		b = segment.NewBuilder()
+	}
+	b.Reset()
+	return gathered{b: b, covered: make(map[string][]segment.Span)}
 }
 
 func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) error {
@@ -135,8 +149,7 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 	if err != nil {
 		return err
 	}
-	g := &gathering{ix: ix, v: v, p: p, total: total, epoch: v.family.Epoch}
-	g.begin()
+	g := &gathering{ix: ix, v: v, p: p, total: total, epoch: v.family.Epoch, gathered: begun(nil)}
 	logs := touched(ctx, src, v)
 	if g.only = p.Within < 0 || p.Within > 0 && (began.Sub(v.family.Until) < p.Within || len(v.family.Adopting) > 0); g.only {
 		logs = lengths(ctx, src, p.Only)
@@ -209,14 +222,6 @@ func (v *snapshot) since() time.Time {
 		return time.Time{}
 	}
 	return v.family.Until.Add(-slack)
-}
-
-func (g *gathering) begin() {
-	if g.b == nil {
-		g.b = segment.NewBuilder()
-	}
-	g.b.Reset()
-	g.covered, g.notes, g.lines = make(map[string][]segment.Span), nil, 0
 }
 
 // log adds the lines of a log that are not indexed.
@@ -308,16 +313,18 @@ func (g *gathering) read(ctx context.Context, src Source, log tidemark.Key, span
 			return nil // it is another log by now
 		}
 		next++
-		if err := g.add(ctx, log, name, l, words, err == nil); err != nil {
-			return err
+		if g.add(log, name, l, words, err == nil) {
+			if err := g.put(ctx, time.Time{}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// add adds a line, with its words if it could be read, and makes a segment of what was
-// gathered when that is much.
-func (g *gathering) add(ctx context.Context, log tidemark.Key, name string, l tidemark.Line, words Words, readable bool) error {
+// add adds a line, with its words if it could be read, and reports whether what was
+// gathered is enough for a segment.
+func (g *gathering) add(log tidemark.Key, name string, l tidemark.Line, words Words, readable bool) (enough bool) {
 	if readable {
 		begun := false
 		words(l, func(word []byte, place int) {
@@ -332,10 +339,7 @@ func (g *gathering) add(ctx context.Context, log tidemark.Key, name string, l ti
 	if g.lines++; g.lines%1000 == 0 {
 		g.p.Progress(*g.total + g.lines)
 	}
-	if g.b.Size() < g.p.Bytes && g.b.Len() < maxLines {
-		return nil
-	}
-	return g.put(ctx, time.Time{})
+	return g.b.Size() >= g.p.Bytes || g.b.Len() >= maxLines
 }
 
 func (g *gathering) cover(name string, seq int64) {
@@ -350,36 +354,46 @@ func (g *gathering) cover(name string, seq int64) {
 
 // put makes a segment of what was gathered, and has it count. With a time, all that
 // was touched before is indexed then.
-func (g *gathering) put(ctx context.Context, until time.Time) (err error) {
+func (g *gathering) put(ctx context.Context, until time.Time) error {
+	if err := g.write(ctx, until, &g.gathered); err != nil {
+		return err
+	}
+	*g.total += g.lines
+	g.gathered = begun(g.b)
+	return nil
+}
+
+// write makes a segment of something, and has it count. It neither looks at what is
+// gathered nor at what is counted meanwhile.
+func (g *gathering) write(ctx context.Context, until time.Time, of *gathered) (err error) {
 	var w *writing
-	if len(g.covered) > 0 {
+	if len(of.covered) > 0 {
 		w = g.v.newSegment(g.epoch)
-		w.lines = g.b.Len()
-		if err := g.b.Write(w.emit(ctx)); err != nil {
+		w.lines = of.b.Len()
+		if err := of.b.Write(w.emit(ctx)); err != nil {
 			w.abandon(ctx)
 			return err
 		}
 	}
-	settle := g.ix.settle
-	if g.handed {
-		settle = g.settleHanded
-	}
 	first := g.v.version == 0
-	if g.v, err = settle(ctx, g.v, w, g.after(ctx, until)); err != nil {
+	if g.handed {
+		g.v, err = g.settleHanded(ctx, g.v, w, of)
+	} else {
+		g.v, err = g.ix.settle(ctx, g.v, w, g.after(ctx, until, of))
+	}
+	if err != nil {
 		return err
 	}
 	if first && g.v.version == 1 { // nobody took anything out of the index that this began
 		g.epoch = g.v.family.Epoch
 	}
-	*g.total += g.lines
-	g.begin()
 	return nil
 }
 
 // after says what becomes of the family: it does not change when something was
 // taken out since, or somebody else indexed the same lines, unless this is so
 // much work that it had better be done twice.
-func (g *gathering) after(ctx context.Context, until time.Time) change {
+func (g *gathering) after(ctx context.Context, until time.Time, of *gathered) change {
 	old := g.v
 	return func(v *snapshot) (family, []kept, []tidemark.Precondition, error) {
 		next := v.family
@@ -387,7 +401,7 @@ func (g *gathering) after(ctx context.Context, until time.Time) change {
 			return next, nil, nil, errLost
 		}
 		if v.version != old.version && !g.p.Alone {
-			twice, err := g.twice(ctx, old, v)
+			twice, err := of.twice(ctx, old, v)
 			if err != nil || twice {
 				return next, nil, nil, errors.Join(err, errLost)
 			}
@@ -401,12 +415,12 @@ func (g *gathering) after(ctx context.Context, until time.Time) change {
 		if !until.IsZero() {
 			next.Again = slices.DeleteFunc(slices.Clone(next.Again), func(name string) bool { return slices.Contains(old.family.Again, name) })
 		}
-		return next, nil, g.notes, nil
+		return next, nil, of.notes, nil
 	}
 }
 
 // twice reports whether segments that came since have lines that were gathered.
-func (g *gathering) twice(ctx context.Context, old, v *snapshot) (bool, error) {
+func (g *gathered) twice(ctx context.Context, old, v *snapshot) (bool, error) {
 	for i, s := range v.family.Segments {
 		if old.family.has(s.ID) {
 			continue

@@ -52,6 +52,16 @@ func TestAKillBetweenAnyTwoCommitsLosesNothing(t *testing.T) {
 		if _, err := ix.CatchUp(ctx, w, index.Pace{}); err != nil {
 			return err
 		}
+		handed, err := ix.Handed(ctx, 30_000)
+		for i := 0; i < 3 && err == nil; i++ {
+			err = handed.Add(ctx, logKey(21), asSaid, w.say(logKey(21), prose(8000)...))
+		}
+		if err == nil {
+			err = handed.Put(ctx)
+		}
+		if err = errors.Join(err, handed.Close()); err != nil {
+			return err
+		}
 		if _, err := ix.Merge(ctx, 0); err != nil {
 			return err
 		}

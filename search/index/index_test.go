@@ -57,6 +57,9 @@ func TestRandomHistoriesFindWhatLookingAtEveryLineFinds(t *testing.T) {
 					}
 					k := log.Draw(r, "log")
 					lost(handed.Add(context.Background(), k, asSaid, w.say(k, text(r)...)))
+					if handed != nil { // a history is the same each time
+						lost(handed.Close())
+					}
 				},
 				"put what was handed over": func(r *rapid.T) {
 					if handed != nil {
@@ -638,6 +641,26 @@ func TestManyWritersAndIndexersAtOnce(t *testing.T) {
 					all.Go(func() {
 						for i := range 20 {
 							w.say(logKey(10*n+i%4), "moon shore", "wave")
+						}
+					})
+					all.Go(func() {
+						ix := w.index(be, index.Options{})
+						var handed *index.Handed
+						for i := range 20 {
+							if handed == nil {
+								handed = must[*index.Handed](t)(ix.Handed(context.Background(), 1+i%2<<20))
+							}
+							log := logKey(10*n + 5 + i%4)
+							err := handed.Add(context.Background(), log, asSaid, w.say(log, "moon shore", "wave"))
+							if i == 19 && err == nil {
+								err = handed.Put(context.Background())
+							}
+							if errors.Is(err, tidemark.ErrConflict) {
+								handed, err = nil, nil
+							}
+							if err != nil {
+								t.Error(err)
+							}
 						}
 					})
 					all.Go(func() {

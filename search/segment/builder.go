@@ -190,9 +190,10 @@ func (b *Builder) order(ordinals []int64) ([]uint32, error) {
 	return order, nil
 }
 
-// usesAtOnce bounds the uses of words that are sorted at a time, and with them
-// the memory.
-const usesAtOnce = 1 << 20
+// usesAtOnce is how many uses of words are sorted at a time, and with them the memory:
+// a quarter of them, within bounds. More would be thrown out of the caches of a
+// processor, fewer would have the lines gone through more often.
+func (b *Builder) usesAtOnce() int { return min(max(len(b.uses)/4, 1<<18), 1<<20) }
 
 // writeWords writes the words in their order: some at a time, whose uses are
 // dealt out to them by going through all lines.
@@ -202,20 +203,21 @@ func (b *Builder) writeWords(w *writer, words *treeWriter, order []uint32) error
 	for i, n := range sorted {
 		rank[n] = uint32(i)
 	}
-	lists := &listWriter{w: w}
+	count, atOnce := b.words.uses(), b.usesAtOnce()
+	encode := useEncoder{lists: &listWriter{w: w}, lines: len(order)}
 	var uses []uint64
 	var value []byte
 	for from := 0; from < len(sorted); {
 		to, total := from, 0
-		for to < len(sorted) && (to == from || total+int(b.words.uses[sorted[to]]) <= usesAtOnce) {
-			total += int(b.words.uses[sorted[to]])
+		for to < len(sorted) && (to == from || total+int(count[sorted[to]]) <= atOnce) {
+			total += int(count[sorted[to]])
 			to++
 		}
 		ends := make([]int, to-from) // where the next use of each word goes
 		at := 0
 		for i := range ends {
 			ends[i] = at
-			at += int(b.words.uses[sorted[from+i]])
+			at += int(count[sorted[from+i]])
 		}
 		uses = slices.Grow(uses[:0], total)[:total]
 		b.deal(order, rank, uint32(from), uint32(to), ends, uses)
@@ -223,7 +225,7 @@ func (b *Builder) writeWords(w *writer, words *treeWriter, order []uint32) error
 		for i, end := range ends {
 			word := b.words.word(sorted[from+i])
 			var err error
-			if value, err = encodeUses(lists, value[:0], word, uses[at:end], len(order)); err != nil {
+			if value, err = encode.word(value[:0], word, uses[at:end]); err != nil {
 				return err
 			}
 			if err = words.add(word, value); err != nil {
@@ -269,17 +271,24 @@ func (b *Builder) deal(order, rank []uint32, from, to uint32, ends []int, uses [
 // noPlace stands for a word without a place.
 const noPlace = uint32(1<<32 - 1)
 
-// encodeUses encodes the list of one word.
-func encodeUses(lists *listWriter, value []byte, word []byte, uses []uint64, lines int) ([]byte, error) {
+// useEncoder encodes the list of one word after the other.
+type useEncoder struct {
+	lists  *listWriter
+	lines  int // of the segment
+	places []uint32
+	where  []byte
+}
+
+// word appends the list of a word to value.
+func (e *useEncoder) word(value, word []byte, uses []uint64) ([]byte, error) {
 	count := 0
 	for i := range uses {
 		if i == 0 || uses[i]>>32 != uses[i-1]>>32 {
 			count++
 		}
 	}
-	lists.begin(!IsFilter(word) && keepsPlaces(count, lines))
-	var places []uint32
-	var where []byte
+	lists, places := e.lists, e.places
+	lists.begin(!IsFilter(word) && keepsPlaces(count, e.lines))
 	for i := 0; i < len(uses); {
 		number := uses[i] >> 32
 		places = places[:0]
@@ -294,11 +303,12 @@ func encodeUses(lists *listWriter, value []byte, word []byte, uses []uint64, lin
 		}
 		single := false
 		if lists.places {
-			where, single = appendPlaces(where[:0], places)
+			e.where, single = appendPlaces(e.where[:0], places)
 		}
-		if err := lists.add(int64(number), single, where); err != nil {
+		if err := lists.add(int64(number), single, e.where); err != nil {
 			return value, err
 		}
 	}
+	e.places = places
 	return lists.finish(value)
 }

@@ -2,57 +2,88 @@ package segment
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 )
 
 // vocabulary numbers words as they come. Go's map would cost half of the time
-// that it takes to build a segment: here the hash stands beside the number, and
+// that it takes to build a segment: here a slot tells all about a short word, and
 // the bytes of all words are one piece.
 type vocabulary struct {
 	seed  maphash.Seed
+	salt  [2]uint64 // of the hash of short words
 	slots []slot
 	bytes []byte
 	ends  []uint32 // where each word ends in bytes
-	uses  []uint32 // how often each word was added
 }
 
-// slot tells enough about a word to compare it without looking anywhere else but
-// at its bytes.
+// slot is a word, so that what is asked for most is found by looking at one place in
+// memory.
 type slot struct {
-	hash uint32
-	word uint32 // number + 1, 0: free
-	from uint32
-	size uint32
+	key  uint64 // the bytes of a short word, the hash of a longer one
+	word uint32 // number << 8 | length, 0: free
+	uses uint32 // how often it was added
 }
+
+// numberBytes are the bytes of a number, below maxWords.
+const numberBytes = 3
+
+// shortWord is the length up to which the key of a word is its bytes.
+const shortWord = 8
 
 func newVocabulary() *vocabulary {
-	return &vocabulary{seed: maphash.MakeSeed(), slots: make([]slot, 1<<12)}
+	v := &vocabulary{seed: maphash.MakeSeed(), slots: make([]slot, 1<<12)}
+	v.salt = [2]uint64{maphash.String(v.seed, "a"), maphash.String(v.seed, "b") | 1}
+	return v
 }
 
 func (v *vocabulary) reset() {
 	clear(v.slots)
-	v.bytes, v.ends, v.uses = v.bytes[:0], v.ends[:0], v.uses[:0]
+	v.bytes, v.ends = v.bytes[:0], v.ends[:0]
+}
+
+// keyOf returns the key of a word. Short words of one length have different ones.
+func (v *vocabulary) keyOf(word []byte) uint64 {
+	switch n := len(word); {
+	case n > shortWord:
+		return maphash.Bytes(v.seed, word)
+	case n >= 4: // both ends, which overlap
+		return uint64(binary.LittleEndian.Uint32(word)) | uint64(binary.LittleEndian.Uint32(word[n-4:]))<<32
+	default:
+		return uint64(word[0]) | uint64(word[n/2])<<8 | uint64(word[n-1])<<16
+	}
+}
+
+// slotOf returns where to look first for a word of a key and a length. What people
+// write cannot be made to meet in one place: nobody knows the salt.
+func (v *vocabulary) slotOf(key uint64, length int) uint32 {
+	if length <= shortWord {
+		high, low := bits.Mul64(key^v.salt[0], v.salt[1]+uint64(length)<<1)
+		key = high ^ low
+	}
+	return uint32(key>>32) & uint32(len(v.slots)-1)
 }
 
 // number returns the number of a word, and counts the use.
 func (v *vocabulary) number(word []byte) uint32 {
-	h := maphash.Bytes(v.seed, word)
-	hash, mask := uint32(h), uint32(len(v.slots)-1)
-	i := uint32(h>>32) & mask
+	key, mask := v.keyOf(word), uint32(len(v.slots)-1)
+	i := v.slotOf(key, len(word))
 	for ; v.slots[i].word != 0; i = (i + 1) & mask {
-		if s := &v.slots[i]; s.hash == hash && bytes.Equal(v.bytes[s.from:s.from+s.size], word) {
-			v.uses[s.word-1]++
-			return s.word - 1
+		s := &v.slots[i]
+		if s.key == key && s.word&0xff == uint32(len(word)) && (len(word) <= shortWord || bytes.Equal(v.word(s.word>>8), word)) {
+			s.uses++
+			return s.word >> 8
 		}
 	}
 	n := uint32(len(v.ends))
-	v.slots[i] = slot{hash, n + 1, uint32(len(v.bytes)), uint32(len(word))}
+	if n >= maxWords {
+		return n
+	}
+	v.slots[i] = slot{key, n<<8 | uint32(len(word)), 1}
 	v.bytes = append(v.bytes, word...)
 	v.ends = append(v.ends, uint32(len(v.bytes)))
-	v.uses = append(v.uses, 1)
 	if len(v.ends) > len(v.slots)/2 {
 		v.grow()
 	}
@@ -75,7 +106,7 @@ func (v *vocabulary) grow() {
 		if s.word == 0 {
 			continue
 		}
-		i := uint32(maphash.Bytes(v.seed, v.word(s.word-1))>>32) & mask
+		i := v.slotOf(s.key, int(s.word&0xff))
 		for v.slots[i].word != 0 {
 			i = (i + 1) & mask
 		}
@@ -83,30 +114,45 @@ func (v *vocabulary) grow() {
 	}
 }
 
+// uses returns how often each word was added.
+func (v *vocabulary) uses() []uint32 {
+	uses := make([]uint32, len(v.ends))
+	for _, s := range v.slots {
+		if s.word != 0 {
+			uses[s.word>>8] = s.uses
+		}
+	}
+	return uses
+}
+
 // sorted returns the numbers of the words in the order of the words.
 func (v *vocabulary) sorted() []uint32 {
-	type head struct {
-		first  uint64 // the first eight bytes, which nearly always decide
-		number uint32
-	}
-	heads := make([]head, len(v.ends))
+	// The first five bytes and the number are sorted as one: that is several times as
+	// fast as comparing words, and leaves few to compare.
+	heads := make([]uint64, len(v.ends))
 	for n := range heads {
 		var first [8]byte
-		copy(first[:], v.word(uint32(n)))
-		heads[n] = head{binary.BigEndian.Uint64(first[:]), uint32(n)}
+		copy(first[:8-numberBytes], v.word(uint32(n)))
+		heads[n] = binary.BigEndian.Uint64(first[:]) | uint64(n)
 	}
-	slices.SortFunc(heads, func(a, b head) int {
-		if a.first != b.first {
-			return cmp.Compare(a.first, b.first)
-		}
-		return bytes.Compare(v.word(a.number), v.word(b.number))
-	})
+	slices.Sort(heads)
 	order := make([]uint32, len(heads))
 	for i, h := range heads {
-		order[i] = h.number
+		order[i] = uint32(h & (maxWords - 1))
+	}
+	const head = 8 * numberBytes
+	for from := 0; from < len(heads); {
+		to := from + 1
+		for to < len(heads) && heads[to]>>head == heads[from]>>head {
+			to++
+		}
+		if to > from+1 {
+			slices.SortFunc(order[from:to], func(a, b uint32) int { return bytes.Compare(v.word(a), v.word(b)) })
+		}
+		from = to
 	}
 	return order
 }
 
 // size is about how many bytes of memory the vocabulary takes.
-func (v *vocabulary) size() int { return 16*len(v.slots) + len(v.bytes) + 8*len(v.ends) }
+func (v *vocabulary) size() int { return 16*len(v.slots) + len(v.bytes) + 4*len(v.ends) }

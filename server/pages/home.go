@@ -431,6 +431,14 @@ func goOn(w http.ResponseWriter, r *http.Request) string {
 	return ""
 }
 
+// KeepNext remembers the page that whoever signs in came from, if the address names
+// one of this site as next.
+func KeepNext(w http.ResponseWriter, r *http.Request) {
+	if to := ownPath(r.URL.Query().Get("next")); to != "/" && r.Method == http.MethodGet {
+		http.SetCookie(w, next(r, to, nextSeconds))
+	}
+}
+
 // nextCookie keeps where somebody wanted to go while they sign in. Whoever signs
 // in with an issuer comes back from another site, so it is not strict.
 const nextCookie = "tidemark-next"
