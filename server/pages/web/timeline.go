@@ -113,25 +113,43 @@ func endOf(j JobItem, now time.Time) time.Time {
 	return j.FinishedAt
 }
 
+// crowd is how many short jobs in one slot of time are still drawn one above the
+// other, and crowdSlot how wide that slot is: room for the number of those that share
+// a bar.
+const (
+	crowd     = 4
+	crowdSlot = 2 * glyphRoom
+)
+
 // gather puts jobs together that share a bar: each has its own up to most of them,
-// and beyond that all that began in one slot of time share one, those that run apart
-// from those that ended.
-func gather(jobs []JobItem, most int, at func(time.Time) float64) (all [][]JobItem, slot float64) {
+// unless it is one of a crowd of short ones, and beyond that all that began in one
+// slot of time share one, those that run apart from those that ended.
+func gather(jobs []JobItem, most int, now time.Time, at func(time.Time) float64) (all [][]JobItem, slot float64) {
 	slices.SortFunc(jobs, func(a, b JobItem) int { return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID)) })
-	if len(jobs) <= most {
-		for i := range jobs {
-			all = append(all, jobs[i:i+1])
-		}
-		return all, 0
-	}
 	type place struct {
 		slot int
 		runs bool
 	}
 	slot = float64(lineWidth) / float64(most/2)
+	few := len(jobs) <= most
+	if few {
+		slot = crowdSlot
+	}
+	placeOf := func(j JobItem) place { return place{int(at(j.StartedAt) / slot), j.Status == tidemark.JobRunning} }
+	short := func(j JobItem) bool { return at(endOf(j, now))-at(j.StartedAt) < slot }
+	n := make(map[place]int)
+	for _, j := range jobs {
+		if short(j) {
+			n[placeOf(j)]++
+		}
+	}
 	in := make(map[place]int)
 	for _, j := range jobs {
-		p := place{int(at(j.StartedAt) / slot), j.Status == tidemark.JobRunning}
+		p := placeOf(j)
+		if few && (n[p] <= crowd || !short(j)) {
+			all = append(all, []JobItem{j})
+			continue
+		}
 		i, ok := in[p]
 		if !ok {
 			i = len(all)
@@ -146,7 +164,7 @@ func gather(jobs []JobItem, most int, at func(time.Time) float64) (all [][]JobIt
 // overlaps, and returns their number.
 func (l *Lane) draw(jobs []JobItem, most int, now time.Time, top int, at func(time.Time) float64) int {
 	var ends []float64 // of the last bar in each row
-	groups, slot := gather(jobs, most, at)
+	groups, slot := gather(jobs, most, now, at)
 	for _, g := range groups {
 		b := Bar{Job: g[0], Count: len(g), Last: g[len(g)-1].StartedAt}
 		x := at(b.Job.StartedAt)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,12 +66,33 @@ func TestAnyJobsMakeAPicture(t *testing.T) {
 		}
 		bars := 0
 		for _, l := range got.Lanes {
-			bars += len(l.Bars)
+			for _, b := range l.Bars {
+				bars += b.Count
+			}
 		}
 		if bars != want || got.Height < lineTop || got.Height > lineTop+3*(laneHead+mostRows*(barHeight+barGap)+barGap) || len(got.Ticks) > mostTicks+1 {
 			t.Fatalf("%d bars of %d, height %d, %d ticks", bars, want, got.Height, len(got.Ticks))
 		}
 	})
+}
+
+func TestACrowdOfShortJobsSharesABar(t *testing.T) {
+	var jobs []JobItem
+	for i := range 90 {
+		start := -2*time.Hour + time.Duration(i)*time.Second
+		jobs = append(jobs, drawn("ticker", tidemark.JobCompleted, start, start+time.Millisecond))
+	}
+	jobs = append(jobs, drawn("ticker", tidemark.JobCompleted, -2*time.Hour, -time.Hour), drawn("ticker", tidemark.JobFailed, -20*time.Hour, -20*time.Hour+time.Second))
+	got := NewTimeline(jobs, noon.Add(-24*time.Hour), noon, byAgent)
+	var counts []int
+	for _, b := range got.Lanes[0].Bars {
+		counts = append(counts, b.Count)
+	}
+	slices.Sort(counts)
+	// The long one and the one that is alone have bars of their own.
+	if len(counts) > 4 || counts[0] != 1 || counts[1] != 1 || counts[len(counts)-1] < 45 || got.Height > lineTop+laneHead+4*(barHeight+barGap) {
+		t.Errorf("bars of %v jobs, height %d", counts, got.Height)
+	}
 }
 
 // A day of a busy fleet is a picture of bounded size in which every job is counted.
