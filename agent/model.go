@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -90,7 +91,25 @@ func (s *Setup) provider(name string) (provider, error) {
 	if name != "" {
 		return provider{}, CheckProvider(name)
 	}
-	return provider{}, hint.With(tidemark.Invalidf("no model to talk to: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY, or name one with --provider"), demoHint)
+	return provider{}, hint.With(tidemark.Invalidf("%w: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY, or name one with --provider", errNoModel), demoHint)
+}
+
+// errNoModel is what is wrong when nobody said which model is to be asked.
+var errNoModel = errors.New("no model to talk to")
+
+// errNoKey is what is wrong when the model is known, and how to be let in is not.
+var errNoKey = errors.New("wants a key")
+
+// Served says what is missing to somebody on a page of a server, who has neither its
+// flags nor its environment; any other error comes back as it is.
+func Served(err error) error {
+	switch {
+	case errors.Is(err, errNoModel):
+		return tidemark.Invalidf("no model is set up for this server: start it again where ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY is set, or with a provider and a model in its config.yaml (provider: ollama needs no key)")
+	case errors.Is(err, errNoKey):
+		return tidemark.Invalidf("%w, and start the server again", err)
+	}
+	return err
 }
 
 const demoHint = "try it without a key or a network: tidemark chat --provider demo"
@@ -120,7 +139,7 @@ func (s *Setup) Choose(said, last Choice) (Model, error) {
 	m := Model{Provider: p.name, Remote: isRemote(base), BaseURL: said.BaseURL}
 	key := s.first(p.keyVars)
 	if key == "" && len(p.keyVars) > 0 && m.Remote {
-		return m, hint.With(tidemark.Invalidf("%s wants a key: set %s", p.name, p.keyVars[0]), demoHint)
+		return m, hint.With(tidemark.Invalidf("%s %w: set %s", p.name, errNoKey, p.keyVars[0]), demoHint)
 	}
 	m.Name = cmp.Or(said.Model, s.Getenv(ModelVariable))
 	if m.Name == "" && last.Provider == p.name {

@@ -31,6 +31,19 @@ func TestEveryProviderIsInTheListThatEverybodyUses(t *testing.T) {
 	}
 }
 
+func TestOnAPageItIsSaidWhatSomebodyThereCanDoAboutAMissingModel(t *testing.T) {
+	for provider, want := range map[string]string{"": "start it again where ANTHROPIC_API_KEY", "anthropic": "set ANTHROPIC_API_KEY, and start the server again"} {
+		_, err := setupWith(nil).Choose(Choice{Provider: provider}, Choice{})
+		told := Served(err)
+		if err == nil || !errors.Is(told, tidemark.ErrInvalid) || !strings.Contains(told.Error(), want) || strings.Contains(told.Error(), "--") {
+			t.Errorf("provider %q: %v", provider, told)
+		}
+	}
+	if err := Served(tidemark.ErrHeld); err != tidemark.ErrHeld {
+		t.Errorf("another error became %v", err)
+	}
+}
+
 func TestAnEndpointIsAskedWhichModelsItHas(t *testing.T) {
 	url := standin.Start(t)
 	for provider, want := range map[string]Offer{

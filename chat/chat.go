@@ -204,6 +204,8 @@ func (a ApprovalRequest) AlwaysText() string {
 		return ""
 	case !a.Widens.Empty():
 		return "in this project: " + render.Phrase(a.Widens.String())
+	case a.Scope == ".": // the folder of a file that is in none
+		return "always (in this folder)"
 	case a.Scope != "":
 		return "always (" + render.Phrase(a.Scope) + ")"
 	}

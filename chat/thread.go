@@ -94,6 +94,10 @@ type answerMark struct {
 	Stop        string `json:"stop_reason,omitempty"` // why it ended, unless it is complete
 }
 
+// Stopped reports whether an answer is only the beginning of one, because somebody
+// stopped it.
+func Stopped(e tidemark.Entry) bool { return markOf[answerMark](e).Interrupted != "" }
+
 // append keeps entries and returns them as they are kept. After an error
 // nothing may be shown as kept.
 func (t *thread) append(ctx context.Context, entries ...tidemark.Entry) ([]tidemark.Entry, error) {

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"maps"
+	"math"
 	"slices"
 )
 
@@ -85,48 +85,104 @@ func (m *Marker) Bookmark() (at Bookmark, ok bool) {
 
 // Memory is a map that a converter fills while it reads a file. A Bookmark has its
 // newest pairs, and of the others only that they were there: who asks for one of
-// those has Missed something, and needs the whole file. The zero Memory is empty.
+// those has Missed something, and needs the whole file. The zero Memory is empty. It
+// is small, because a session may have millions of names.
 type Memory struct {
-	pairs  map[memoryKey]string
-	order  []memoryKey
+	texts  *Interner // names and values
+	slots  []uint32  // open addressing: one more than the number of a pair, 0 is free
+	pairs  []memoryPair
+	kinds  []byte   // of the pairs
+	recent []uint32 // the pairs that were set last, in order; one may be there again
 	old    []uint32 // sums of keys of which there are no values any more, sorted
 	missed bool
 }
 
-// memoryKey is a key; the names of different things are of different kinds.
-type memoryKey struct {
-	kind byte
-	name string
-}
+// memoryPair is a name and its value, by their numbers; the names of different things
+// are of different kinds.
+type memoryPair struct{ name, value uint32 }
+
+// noValue is the value of a pair that was taken back.
+const noValue = math.MaxUint32
 
 // remembered is how many pairs a Bookmark has: tools refer to what they wrote last.
 const remembered = 192
 
+// MemoryOf returns an empty Memory that has its names in common with others.
+func MemoryOf(texts *Interner) Memory { return Memory{texts: texts} }
+
 // Get returns the value of a name.
 func (m *Memory) Get(kind byte, name string) (value string, ok bool) {
-	k := memoryKey{kind, name}
-	if value, ok = m.pairs[k]; !ok && len(m.old) > 0 {
-		if _, was := slices.BinarySearch(m.old, k.sum()); was {
-			m.missed = true
-		}
+	if p := m.pair(kind, name); p != nil {
+		return m.texts.Text(p.value), true
 	}
-	return value, ok
+	return "", false
 }
 
 // Has reports whether a name has a value.
-func (m *Memory) Has(kind byte, name string) bool {
-	_, ok := m.Get(kind, name)
-	return ok
+func (m *Memory) Has(kind byte, name string) bool { return m.pair(kind, name) != nil }
+
+// pair returns the pair of a name, nil if it has no value.
+func (m *Memory) pair(kind byte, name string) *memoryPair {
+	if m.texts != nil {
+		if number, ok := m.texts.Find(name); ok {
+			if at := m.slots; len(at) > 0 {
+				if n := at[m.slot(kind, number)]; n != 0 && m.pairs[n-1].value != noValue {
+					return &m.pairs[n-1]
+				}
+			}
+		}
+	}
+	if len(m.old) > 0 {
+		if _, was := slices.BinarySearch(m.old, keySum(kind, []byte(name))); was {
+			m.missed = true
+		}
+	}
+	return nil
 }
+
+// slot is where a pair is among the slots, or would be.
+func (m *Memory) slot(kind byte, name uint32) uint32 {
+	mask := uint32(len(m.slots) - 1)
+	at := spread(uint64(name)<<8|uint64(kind)) & mask
+	for ; m.slots[at] != 0; at = (at + 1) & mask {
+		if n := m.slots[at] - 1; m.pairs[n].name == name && m.kinds[n] == kind {
+			break
+		}
+	}
+	return at
+}
+
+// spread is a hash of a number.
+func spread(n uint64) uint32 { return uint32((n * 0x9e3779b97f4a7c15) >> 32) }
 
 // Set gives a name a value.
 func (m *Memory) Set(kind byte, name, value string) {
-	if m.pairs == nil {
-		m.pairs = make(map[memoryKey]string)
+	if m.texts == nil {
+		m.texts = new(Interner)
 	}
-	k := memoryKey{kind, name}
-	m.pairs[k] = value
-	m.order = append(m.order, k)
+	if 4*len(m.pairs) >= 3*len(m.slots) {
+		m.grow()
+	}
+	number := m.texts.Intern(name)
+	at := m.slot(kind, number)
+	if m.slots[at] == 0 {
+		m.pairs, m.kinds = append(m.pairs, memoryPair{name: number}), append(m.kinds, kind)
+		m.slots[at] = uint32(len(m.pairs))
+	}
+	n := m.slots[at] - 1
+	m.pairs[n].value = m.texts.Intern(value)
+	if len(m.recent) >= 4*remembered {
+		m.recent = slices.Delete(m.recent, 0, 2*remembered)
+	}
+	m.recent = append(m.recent, n)
+}
+
+// grow doubles the slots.
+func (m *Memory) grow() {
+	m.slots = make([]uint32, max(2*len(m.slots), 16))
+	for n, p := range m.pairs {
+		m.slots[m.slot(m.kinds[n], p.name)] = uint32(n + 1)
+	}
 }
 
 // Of is EntryIDs.Of, among the names of a kind.
@@ -138,32 +194,36 @@ func (m *Memory) Of(kind byte, own, fallback string) string {
 
 // Forget takes back the newest pair, if it is of a name.
 func (m *Memory) Forget(kind byte, name string) {
-	k := memoryKey{kind, name}
-	if n := len(m.order); n > 0 && m.order[n-1] == k {
-		m.order = m.order[:n-1]
-		delete(m.pairs, k)
+	p, last := m.pair(kind, name), len(m.recent)-1
+	if p != nil && last >= 0 && p == &m.pairs[m.recent[last]] {
+		p.value, m.recent = noValue, m.recent[:last]
 	}
 }
 
 // Clone returns a copy.
 func (m *Memory) Clone() *Memory {
-	return &Memory{maps.Clone(m.pairs), slices.Clip(slices.Clone(m.order)), m.old, m.missed}
+	c := &Memory{slots: slices.Clone(m.slots), pairs: slices.Clone(m.pairs), kinds: slices.Clone(m.kinds), recent: slices.Clone(m.recent), old: m.old, missed: m.missed}
+	if m.texts != nil {
+		c.texts = m.texts.clone()
+	}
+	return c
 }
 
 // Missed reports whether somebody asked for what is not there any more.
 func (m *Memory) Missed() bool { return m.missed }
 
-// Len is how often something was set so far.
-func (m *Memory) Len() int { return len(m.order) }
+// Len is how many names were set so far.
+func (m *Memory) Len() int { return len(m.pairs) }
 
 // sumBits is how much of a hash is kept of a key. Two keys with the same sum cost
 // a reading of the whole file, and nothing else.
 const sumBits = 28
 
-func (k memoryKey) sum() uint32 {
-	h := uint64(14695981039346656037) ^ uint64(k.kind)
-	for i := range len(k.name) {
-		h = (h * 1099511628211) ^ uint64(k.name[i])
+// keySum is a hash of a name and its kind.
+func keySum(kind byte, name []byte) uint32 {
+	h := uint64(14695981039346656037) ^ uint64(kind)
+	for _, c := range name {
+		h = (h * 1099511628211) ^ uint64(c)
 	}
 	h ^= h >> 29
 	h *= 0xbf58476d1ce4e5b9
@@ -178,23 +238,33 @@ type keptMemory struct {
 }
 
 // MarshalJSON encodes the Memory as it is now.
-func (m Memory) MarshalJSON() ([]byte, error) { return m.Until(len(m.order)) }
+func (m Memory) MarshalJSON() ([]byte, error) { return m.Until(len(m.pairs)) }
 
 // Until encodes the Memory as it was when Len was n, but for values that were
 // replaced since.
 func (m *Memory) Until(n int) (json.RawMessage, error) {
 	var k keptMemory
-	seen := make(map[memoryKey]bool, n)
-	sums := slices.Clone(m.old)
-	for _, key := range slices.Backward(m.order[:n]) {
-		if seen[key] {
-			continue
+	kept := make(map[uint32]bool, remembered)
+	keep := func(i uint32) {
+		p := m.pairs[i]
+		if len(kept) < remembered && int(i) < n && p.value != noValue && !kept[i] {
+			kept[i] = true
+			k.Kinds += string(rune(m.kinds[i]))
+			k.Pairs = append(k.Pairs, m.texts.Text(p.name), m.texts.Text(p.value))
 		}
-		if seen[key] = true; len(k.Kinds) < remembered {
-			k.Kinds += string(rune(key.kind))
-			k.Pairs = append(k.Pairs, key.name, m.pairs[key])
-		} else {
-			sums = append(sums, key.sum())
+	}
+	for _, i := range slices.Backward(m.recent) {
+		keep(i)
+	}
+	for i := n - 1; i >= 0 && len(kept) < remembered; i-- {
+		keep(uint32(i))
+	}
+	sums := slices.Grow(slices.Clone(m.old), max(n-len(kept), 0))
+	var name []byte
+	for i, p := range m.pairs[:n] {
+		if !kept[uint32(i)] && p.value != noValue {
+			name = m.texts.appendText(name[:0], p.name)
+			sums = append(sums, keySum(m.kinds[i], name))
 		}
 	}
 	slices.Sort(sums)

@@ -34,7 +34,7 @@ func ColdPlaces(o *Options) (*cold.Places, string) {
 	places := o.ColdPlace
 	return cold.NewPlaces(func(ctx context.Context, url string) (cold.Place, error) {
 		if kind, _, _ := strings.Cut(url, ":"); kind != "file" && kind != "s3" {
-			return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a cold place", url), "name a folder: file:/srv/cold, or storage: s3://BUCKET/PREFIX")
+			return nil, hint.With(tidemark.Invalidf("%.100q is no URL of a cold place", url), "name a folder: file:/srv/cold, storage: s3://BUCKET/PREFIX, or the store itself: %s", cold.Here)
 		}
 		if places == nil {
 			return nil, tidemark.Unsupportedf("this program does not open cold places")
@@ -58,6 +58,7 @@ func (o *Opened) bare() tidemark.Backend { return cold.Under(o.Inner) }
 // ColdMove says what MoveQuiet does.
 type ColdMove struct {
 	Older    time.Duration // sessions that nobody touched for so long
+	To       string        // URL of the place; "": the one that is set
 	DryRun   bool
 	Most     int64 // about how many bytes are moved at most; 0: all
 	Progress func(format string, args ...any)
@@ -81,7 +82,10 @@ func (o *Opened) MoveQuiet(ctx context.Context, how ColdMove) (did ColdMoved, er
 		return did, err
 	}
 	if b.URL() == "" && !how.DryRun {
-		return did, hint.With(tidemark.Invalidf("no cold place is set"), "set $%s or cold: in the configuration, or name one with --to: file:/srv/cold or s3://BUCKET/PREFIX", ColdVariable)
+		return did, hint.With(tidemark.Invalidf("no cold place is set"), "set $%s or cold: in the configuration, or name one with --to: file:/srv/cold, s3://BUCKET/PREFIX or %s", ColdVariable, cold.Here)
+	}
+	if b.URL() == cold.Here && o.Sealed() != nil {
+		return did, hint.With(tidemark.Unsupportedf("this store is encrypted: its lines would not become smaller"), "move them elsewhere: file:/srv/cold or s3://BUCKET/PREFIX")
 	}
 	if !how.DryRun {
 		if err := b.Reach(ctx, b.URL()); err != nil {
@@ -103,7 +107,7 @@ func MoveCold(ctx context.Context, b *cold.Backend, how ColdMove, did *ColdMoved
 		}
 		var m cold.Moved
 		if how.DryRun {
-			m = b.Would(r)
+			m, err = b.Would(ctx, r)
 		} else if m, err = b.Move(ctx, r.Key); errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrNotFound) {
 			err = nil // somebody uses it, or it was purged
 		} else if errors.Is(err, tidemark.ErrCorrupt) {
@@ -189,6 +193,10 @@ func (c *Checkup) Cold(ctx context.Context, o *Opened) error {
 	}
 	const mb = 1 << 20
 	for place, bytes := range st.Places {
+		if place == cold.Here {
+			c.Add("cold", Healthy, "%.1f MB of packed lines in the store itself", float64(bytes)/mb)
+			continue
+		}
 		if err := b.Reach(ctx, place); err != nil {
 			c.Add("cold", Warning, "%v: older lines of sessions cannot be read until it answers", err)
 			continue

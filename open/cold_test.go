@@ -192,3 +192,48 @@ func TestAPurgeReachesTheColdPlace(t *testing.T) {
 		t.Error("what came back is not what was said")
 	}
 }
+
+func TestQuietSessionsArePackedInAPlainStore(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]string{"sqlite": "sqlite:", "files": "files:"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, environ := home(t)
+			reopen := func(name string, plain bool) *open.Opened {
+				o, err := open.Open(t.Context(), kind+filepath.Join(dir, name), &open.Options{Access: open.Create, Environ: environ, Plain: plain, Cold: cold.Here})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return o
+			}
+			o := reopen("plain", true)
+			id := talk(t, o)
+			want := said(t, o, id)
+			if did, err := o.MoveQuiet(t.Context(), moveAll); err != nil || did.Lines != 150-64 || did.Packed*3 > did.Bytes {
+				t.Fatalf("MoveQuiet = %+v, %v", did, err)
+			}
+			o.Close()
+			o = reopen("plain", true)
+			defer o.Close()
+			if got := said(t, o, id); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Error("what is read is not what was said")
+			}
+			for err := range o.Store.VerifyAll(t.Context(), nil) {
+				t.Errorf("VerifyAll: %v", err)
+			}
+			if err := o.Store.Destroy(t.Context(), id, store.Self("test")); err != nil {
+				t.Error(err)
+			}
+			for k, err := range cold.Under(o.Inner).Walk(t.Context(), tidemark.Key{}) {
+				if k.Kind == cold.Kind || err != nil {
+					t.Errorf("%s is left, %v", k, err)
+				}
+			}
+			sealed := reopen("sealed", false)
+			defer sealed.Close()
+			if _, err := sealed.MoveQuiet(t.Context(), moveAll); !errors.Is(err, tidemark.ErrUnsupported) || open.Hint(err) == "" {
+				t.Errorf("of an encrypted store: %v", err)
+			}
+		})
+	}
+}

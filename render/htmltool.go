@@ -33,6 +33,9 @@ func (t *Transcript) CallInput(w io.Writer, call tidemark.Block) error {
 // CallResult writes what a tool answered to a call. Where the call is not known,
 // it is the zero Block. The error is that of w.
 func (t *Transcript) CallResult(w io.Writer, call, result tidemark.Block) error {
+	if repeatsPlan(call, result) {
+		return nil // it is on the page, as a list
+	}
 	h := newPage(buffered(w), t)
 	h.remember(&call)
 	h.output(&result, 0)

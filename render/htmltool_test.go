@@ -70,6 +70,15 @@ func TestAPlanIsAListOfTasks(t *testing.T) {
 	}
 }
 
+func TestAPlanIsNotToldTwice(t *testing.T) {
+	const plan = `[{"content":"Read it","status":"completed","id":"1"}]`
+	for told, shown := range map[string]bool{plan: false, `[{"content":"Read it","status":"pending","id":"1"}]`: true, "the plan is kept": true} {
+		if got := answeredTo(t, "todowrite", `{"todos":`+plan+`}`, told); (strings.TrimSpace(got) != "") != shown {
+			t.Errorf("%s is answered by %q", told, got)
+		}
+	}
+}
+
 func TestWhatIsReadHasItsNumbersBesideIt(t *testing.T) {
 	for _, c := range []struct{ input, told, numbers, text string }{
 		{`{"file_path":"a.txt"}`, "1\tone\n2\t\n3\tthree", "1\n2\n3\n", "one\n\nthree"},

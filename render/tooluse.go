@@ -264,20 +264,39 @@ func tasksOf(input []member) []task {
 			}
 		}
 		for _, item := range list {
-			t := task{}
-			for _, name := range []string{"content", "step", "subject", "title", "text", "description"} {
-				if s, ok := item[name].(string); ok && t.text == "" {
-					t.text = s
-				}
-			}
-			t.status, _ = item["status"].(string)
-			if done, _ := item["completed"].(bool); done {
-				t.status = "completed"
-			}
-			all = append(all, t)
+			all = append(all, taskOf(item))
 		}
 	}
 	return all
+}
+
+func taskOf(item map[string]any) task {
+	t := task{}
+	for _, name := range []string{"content", "step", "subject", "title", "text", "description"} {
+		if s, ok := item[name].(string); ok && t.text == "" {
+			t.text = s
+		}
+	}
+	t.status, _ = item["status"].(string)
+	if done, _ := item["completed"].(bool); done {
+		t.status = "completed"
+	}
+	return t
+}
+
+// repeatsPlan reports whether a tool answers with the plan that it was called with, and
+// with nothing else.
+func repeatsPlan(call, result tidemark.Block) bool {
+	var list []map[string]any
+	if KindOfTool(call.Name) != PlanTool || result.IsError || json.Unmarshal([]byte(result.Text), &list) != nil || len(list) == 0 {
+		return false
+	}
+	input, _ := members(call.Input)
+	told := make([]task, len(list))
+	for i, item := range list {
+		told[i] = taskOf(item)
+	}
+	return slices.Equal(tasksOf(input), told)
 }
 
 func (t task) done() bool { return t.status == "completed" || t.status == "done" }

@@ -32,6 +32,18 @@ func TestSessionsAreReadBesideTheirList(t *testing.T) {
 	// Words lead to a session from anywhere.
 	w.do(chromedp.KeyEvent("k", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
 	w.until(`document.getElementById("palette").open && document.querySelectorAll("#palette [role=option]").length > 5`)
+	// Before anything is typed there are the newest sessions, what can be done and all pages.
+	for group, want := range map[string]string{"Sessions": "the crane", "Actions": "Colours: Dark", "Pages": "Usage"} {
+		w.until(fmt.Sprintf(`[...document.querySelectorAll("#palette ul:not([hidden])")].some((g) => g.getAttribute("aria-label") === %q && g.innerText.includes(%q))`, group, want))
+	}
+	w.types("keys")
+	w.until(`document.querySelector("#palette [aria-selected=true]").innerText === "Keys"`)
+	w.clicks("#palette [data-actions] li")
+	w.until(`document.getElementById("keys").open && !document.getElementById("palette").open`)
+	w.types(kb.Escape)
+	w.until(`!document.getElementById("keys").open`)
+	w.do(chromedp.KeyEvent("k", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	w.until(`document.getElementById("palette").open`)
 	w.types("errand 7")
 	w.until(`document.querySelectorAll("#palette [role=option]").length === 2 && document.querySelector("#palette [aria-selected=true]").innerText.includes("errand 7")`)
 	w.leaves(func() { w.types(kb.Enter) })

@@ -176,7 +176,8 @@ func TestASearchIsNarrowedByWhatItFound(t *testing.T) {
 	w.signsIn("a")
 	w.until(`document.getElementById("totals").innerText.includes("2 sessions")`) // they are counted
 	w.opens("/sessions?q=crate")
-	w.sees("barge", "anchor", "27 more in this session")
+	w.sees("barge", "anchor", "All 30 in this session")
+	w.until(`document.querySelector(".facets li a")`)
 	facet := func(name string) string {
 		return asks[string](w, fmt.Sprintf(`[...document.querySelectorAll(".facets section")].filter((s) => s.querySelector("h2").innerText === %q).map((s) => [...s.querySelectorAll("li")].map((l) => l.innerText.replace(/\s+/g, " ").trim()).join(", ")).join()`, name))
 	}
@@ -187,6 +188,7 @@ func TestASearchIsNarrowedByWhatItFound(t *testing.T) {
 	}
 	for _, step := range []struct{ value, sees, not string }{{"quay", "barge", "anchor"}, {"tide-2", "anchor", "barge"}, {"with an error", "no crate here", "where is the crate"}, {"wood", "barge", "anchor"}, {"$1–$10", "barge", "anchor"}, {"2024-03-09", "an old crate", "where is the crate"}, {"tool", "no crate here", "barge"}} {
 		w.opens("/sessions?q=crate")
+		w.until(`document.querySelector(".facets li a")`)
 		w.leaves(func() {
 			asks[bool](w, fmt.Sprintf(`(() => { [...document.querySelectorAll(".facets li a")].find((a) => a.innerText.startsWith(%q)).click(); return true; })()`, step.value))
 		})
@@ -194,6 +196,7 @@ func TestASearchIsNarrowedByWhatItFound(t *testing.T) {
 			t.Errorf("%s leaves %q", step.value, asks[string](w, `document.querySelector(".found").innerText`))
 		}
 		// The same click takes it away again.
+		w.until(`document.querySelector(".facets a[aria-current]")`)
 		w.leaves(func() { w.clicks(".facets a[aria-current]") })
 		w.sees("barge", "anchor")
 	}

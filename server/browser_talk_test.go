@@ -154,6 +154,13 @@ func TestAPersonTalksInASessionFromItsPage(t *testing.T) {
 	})()`)
 	w.until(`document.getElementById("ahead").hidden && [...document.querySelectorAll("#entries .said.assistant")].filter((e) => /(first|second) is answered/.test(e.textContent)).length === 2`)
 	w.until(`!document.querySelector("#talk .running, #talk .piece")`)
+	if n := w.count("#entries .stopped"); n != 1 {
+		t.Errorf("%d answers are said to have been stopped", n)
+	}
+	// What was said is listed with the other turns.
+	if got := asks[[]string](w, `[...document.querySelectorAll("#rail .outline a")].slice(-2).map((a) => a.textContent + " " + new URL(a.href).hash)`); len(got) != 2 || !strings.Contains(got[0], "The first is answered") || !strings.Contains(got[1], "The second is answered") || !asks[bool](w, `document.querySelector(new URL(document.querySelector("#rail .outline li:last-child a").href).hash).matches(".said.user")`) {
+		t.Errorf("the last turns are %q", got)
+	}
 	if asks[bool](w, `document.getElementById("entries").textContent.includes("by mistake")`) {
 		t.Error("what was taken back was said")
 	}

@@ -52,6 +52,7 @@ func (s *Server) guarded(calls, site http.Handler) http.Handler {
 			return
 		case r.URL.Path == "/signin" || strings.HasPrefix(r.URL.Path, "/signin/"):
 			r.Body = http.MaxBytesReader(w, r.Body, smallBody)
+			pages.KeepNext(w, r)
 			s.o.SignIn.ServeSignIn(w, r, pages.ShowSignIn)
 			return
 		}

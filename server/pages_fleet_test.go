@@ -159,6 +159,34 @@ func TestThePagesShowHostileCallsWholeAndAllowOne(t *testing.T) {
 	}
 }
 
+func TestJobsThatWaitForAnAnswerAreListedAlone(t *testing.T) {
+	s := newTestServer(t, withFleetPages)
+	st := withAgent(t, s)
+	s.call(t, "reader-a", "GET", "/fleet/jobs?status=waits", nil).want(t, 200).sees(t, "No job is like that")
+	waits := askWrite(t, st).Job().ID
+	other, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/fleet/jobs?status=waits", "/fleet/jobs?status=waits&agent=coder&since=1h", "/fleet/jobs?status=waits&view=timeline"} {
+		s.call(t, "reader-a", "GET", path, nil).want(t, 200).sees(t, `href="/fleet/jobs/`+waits+`#waiting"`, `<option value="waits" selected>`, "not", other.ID)
+	}
+	s.call(t, "reader-a", "GET", "/fleet/jobs?status=waits&agent=nobody", nil).want(t, 200).sees(t, "No job is like that", "not", waits)
+	s.call(t, "reader-b", "GET", "/fleet/jobs?status=waits", nil).want(t, 200).sees(t, "not", waits)
+}
+
+func TestAllJobsThatFailedSinceYesterdayAreCounted(t *testing.T) {
+	s := newTestServer(t, withFleetPages)
+	st := withAgent(t, s)
+	for n := range 60 {
+		j := tidemark.Job{ID: fmt.Sprintf("job-2026-11-01-%06d", n), Agent: "coder", Trigger: tidemark.TriggerManual, Status: tidemark.JobFailed, StartedAt: time.Now(), FinishedAt: time.Now()}
+		if _, err := st.PutJob(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.call(t, "reader-a", "GET", "/", nil).want(t, 200).sees(t, "<b>60</b> failed since yesterday")
+}
+
 func TestJobsAreFilteredListedPageByPageAndDrawn(t *testing.T) {
 	s := newTestServer(t, withFleetPages)
 	st := withAgent(t, s)

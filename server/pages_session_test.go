@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
@@ -26,7 +29,13 @@ type noSignIn struct{ *auth.LocalAuthenticator }
 // pagesServer serves pages over one store, which it returns.
 func pagesServer(t *testing.T) (*testServer, *store.Store) {
 	t.Helper()
-	st := store.New(memory.New(), &store.Options{Places: search.EachWord})
+	return pagesServerOf(t, memory.New(), nil)
+}
+
+// pagesServerOf is a pagesServer with another backend or clock.
+func pagesServerOf(t *testing.T, b tidemark.Backend, now func() time.Time) (*testServer, *store.Store) {
+	t.Helper()
+	st := store.New(b, &store.Options{Places: search.EachWord, Now: now})
 	s := newTestServer(t, func(o *Options) {
 		o.SignIn = noSignIn{auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))}
 		o.Formats = []string{"md"}
@@ -214,6 +223,31 @@ func TestWhatIsNotKnownIsADash(t *testing.T) {
 	has(t, s.read(t, "reader-a", "/sessions", 200), `data-label="Tokens">–</td>`, `data-label="Cost"><span>–</span>`)
 }
 
+func TestHitsDoNotWaitUntilAllAreCounted(t *testing.T) {
+	var calls atomic.Int64
+	begin := time.Now()
+	// Each look at the clock takes 3 ms of it: some 200 hits are counted in 600 ms.
+	s, st := pagesServerOf(t, memory.New(), func() time.Time { return begin.Add(time.Duration(calls.Add(1)) * 3 * time.Millisecond) })
+	for n := range 25 {
+		talk(t, st, tidemark.Session{Title: fmt.Sprint("number ", n)}, 8)
+	}
+	page := s.read(t, "reader-a", "/sessions?q=tide", 200)
+	has(t, page, `hx-get="/sessions?count=all&amp;q=tide"`, `href="/sessions?count=all&amp;q=tide"`, ">number 24<", `rel="next">More<`)
+	lacks(t, page, "Said by")
+	page = s.read(t, "reader-a", "/sessions?count=all&q=tide", 200)
+	has(t, page, `id="facets"`, "Said by", ">number 24<", "cursor=")
+	if got := regexp.MustCompile(`role=assistant"[^>]*><bdi>assistant</bdi> <span class="quiet">([^<]*)<`).FindStringSubmatch(page); len(got) != 2 || got[1] != "200" {
+		t.Errorf("counted are %q", got)
+	}
+	lacks(t, page, "count=all&amp;cursor", `href="/sessions?count=all`, "does not count")
+	has(t, s.read(t, "reader-a", "/sessions?q=tide&sort=cost&gone=yes", 200), "does not count: gone, sort")
+	var v struct{ Facets []any }
+	s.call(t, "reader-a", "GET", "/sessions.json?q=tide", nil).want(t, 200).into(t, &v)
+	if len(v.Facets) == 0 {
+		t.Error("a program has to ask twice for what is counted")
+	}
+}
+
 func TestASearchLeadsToTheLastHitWithoutScript(t *testing.T) {
 	s, st := pagesServer(t)
 	for n := range 65 {
@@ -225,7 +259,7 @@ func TestASearchLeadsToTheLastHitWithoutScript(t *testing.T) {
 	for path, pages := "/sessions?q=tide", 1; ; pages++ {
 		page := s.read(t, "reader-a", path, 200)
 		if pages == 1 {
-			has(t, page, fmt.Sprintf(`href="/sessions/%s?find=tide">at least 6 more in this session`, long))
+			has(t, page, fmt.Sprintf(`href="/sessions/%s?find=tide">All in this session, at least 9`, long))
 		}
 		for n := range 65 {
 			if title := fmt.Sprintf(">number %d.<", n); strings.Contains(page, title) {
@@ -368,9 +402,85 @@ func TestBranchesWorkersAndWhatIsKeptStandBesideTheSession(t *testing.T) {
 	has(t, other, "question 3", "ends with n2")
 	lacks(t, other, "another way\n")
 	has(t, s.read(t, "writer-a", path+"?at=6", 200), "on another branch")
-	has(t, s.read(t, "writer-a", path+"/tree", 200), "<svg", "n3")
+	// Its branches are told by their words and by when they began.
+	if tree := s.read(t, "writer-a", path+"/tree", 200); !regexp.MustCompile(`(?s)<text[^>]*>n3 another way ◂</text>\s*<text class="below"[^>]*><tspan data-time="20[^"]*">(now|\d+ s ago)</tspan>`).MatchString(tree) {
+		t.Errorf("the tree:\n%s", tree)
+	}
 	found := s.read(t, "writer-a", path+"?find=question&at=3", 200)
 	has(t, found, "<mark>question</mark>", `rel="prev"`, `rel="next"`)
+}
+
+func TestASummaryIsATurnWithAName(t *testing.T) {
+	s, st := pagesServer(t)
+	w := st.Create(tidemark.Session{}, process.Self("talk"))
+	must[[]int64](t)(w.Append(t.Context(), tidemark.Say(tidemark.User, "mend the gauge"), tidemark.Say(tidemark.Assistant, "it is mended"),
+		tidemark.Entry{Kind: tidemark.KindCompaction, Position: tidemark.Position{Parent: 1}, Blocks: []tidemark.Block{tidemark.Text("The gauge was mended.")}}))
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	turns := regexp.MustCompile(`data-entry="\d+" dir="auto">([^<]*)</a>`).FindAllStringSubmatch(s.read(t, "reader-a", "/sessions/"+string(w.ID()), 200), -1)
+	if len(turns) != 2 || turns[0][1] != "mend the gauge" || turns[1][1] != "Summary: The gauge was mended." {
+		t.Errorf("the turns are %q", turns)
+	}
+}
+
+func TestTheSessionThatIsReadIsInTheListBesideItHoweverOldItIs(t *testing.T) {
+	s, st := pagesServer(t)
+	oldest := talk(t, st, tidemark.Session{Title: "the first errand of all"}, 1)
+	w := st.Create(tidemark.Session{Title: "the second"}, process.Self("talk"))
+	must[[]int64](t)(w.Append(t.Context(), tidemark.Say(tidemark.User, "where is the halyard?")))
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 510 { // more than are looked through by name
+		w := st.Create(tidemark.Session{Title: fmt.Sprintf("errand %d", n)}, process.Self("talk"))
+		must[[]int64](t)(w.Append(t.Context(), tidemark.Say(tidemark.User, "run it")))
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must[int64](t)(st.CatchUp(t.Context(), nil))
+	beside := func(path, page string) string {
+		r := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil))
+		r.Header.Set("Authorization", "Bearer reader-a")
+		r.Header.Set("HX-Current-URL", page)
+		res := must[*http.Response](t)(http.DefaultClient.Do(r))
+		defer res.Body.Close()
+		if res.StatusCode != 200 {
+			t.Fatalf("%s: %s", path, res.Status)
+		}
+		return string(must[[]byte](t)(io.ReadAll(res.Body)))
+	}
+	page := "http://tides.example/sessions/" + string(oldest)
+	has(t, beside("/pane", page), `class="apart"`, "the first errand of all", "errand 509")
+	for _, elsewhere := range []string{"", "http://tides.example/sessions", "http://tides.example/sessions/nothing", "%"} {
+		lacks(t, beside("/pane", elsewhere), `class="apart"`, "the first errand of all")
+	}
+	// The list goes on to the last of them, each once.
+	names, rows, path := regexp.MustCompile(`<bdi>(errand \d+|the first errand of all|the second)</bdi>`), make(map[string]int), "/pane"
+	for range 20 {
+		part := beside(path, "")
+		for _, name := range names.FindAllStringSubmatch(part, -1) {
+			rows[name[1]]++
+		}
+		more := regexp.MustCompile(`hx-get="(/pane\?cursor=[^"]+)"`).FindStringSubmatch(part)
+		if path = ""; more == nil {
+			break
+		}
+		path = html.UnescapeString(more[1])
+	}
+	if path != "" || len(rows) != 512 || rows["the first errand of all"] != 1 || rows["errand 3"] != 1 {
+		t.Errorf("%d sessions, and it goes on with %q", len(rows), path)
+	}
+	// What is older than what is looked through by name is found by what was said.
+	has(t, beside("/pane?q=halyard", ""), "the second")
+	has(t, beside("/pane?q=first+errand", ""), "the first errand of all")
+	lacks(t, beside("/pane?q=halyard", page), "errand 509", `class="apart"`)
+	has(t, beside("/palette?q=halyard", ""), "the second", "Search everything for: halyard")
+	// When a list is read anew, what was got of it is.
+	if n := strings.Count(beside("/pane?rows=120", ""), "<li"); n != 121 {
+		t.Errorf("%d rows of 120, and one that leads on", n)
+	}
 }
 
 func TestAnEntryOfManyMegabytesIsCutAndCanBeHadWhole(t *testing.T) {

@@ -83,7 +83,7 @@ func TestTheLocalPageLetsInWhoHasTheToken(t *testing.T) {
 	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
 	b := newBrowser(t, s.URL)
 	_, page := b.want(401, "GET", "/sessions", "")
-	has(t, page, `href="/signin"`, "tidemark open")
+	has(t, page, `href="/signin?next=%2Fsessions"`, "tidemark open")
 	res, page := b.want(200, "GET", "/signin", "")
 	has(t, page, "tidemark open", `name="token"`)
 	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self'") {
@@ -98,6 +98,34 @@ func TestTheLocalPageLetsInWhoHasTheToken(t *testing.T) {
 	b.want(303, "POST", "/signout", "")
 	b.want(401, "GET", "/sessions", "")
 	b.want(405, "DELETE", "/signin", "")
+}
+
+func TestWhoSignsInGetsToThePageTheyCameForAndToNoOtherSite(t *testing.T) {
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
+	for next, want := range map[string]string{
+		"/usage?by=model":      "/usage?by=model",
+		"/sessions/7f3a#e12":   "/sessions/7f3a#e12", // a browser that runs scripts names the place, too
+		"//evil.example/":      "",
+		`/\evil.example`:       "",
+		`\/\/evil.example`:     "",
+		"https://evil.example": "",
+		"javascript:alert(1)":  "",
+		"/\t/evil.example":     "",
+		"%2f%2fevil.example":   "",
+	} {
+		b := newBrowser(t, s.URL)
+		b.want(200, "GET", "/signin?next="+url.QueryEscape(next), "")
+		b.want(303, "POST", "/signin", "token=0123456789abcdef")
+		status := 303
+		if want == "" {
+			status = 200
+		}
+		if res, _ := b.want(status, "GET", "/", ""); res.Header.Get("Location") != want {
+			t.Errorf("next=%q leads to %q, want %q", next, res.Header.Get("Location"), want)
+		}
+		b.want(200, "GET", "/", "") // once
+	}
 }
 
 func TestWhoGuessesTheTokenHasToWait(t *testing.T) {

@@ -32,16 +32,19 @@ const (
 	RoleTag        = noteTag
 )
 
-// Roles are the values that Question.Role may have, "" aside.
+// Roles are the values that Question.Role may have, "" aside, beside the kinds of
+// entries that tools bring with them: whatever a facet tells can be asked for.
 var Roles = []string{string(tidemark.System), string(tidemark.User), string(tidemark.Assistant), string(tidemark.Tool),
 	RoleContext, RoleCompaction, RoleTitle, RoleLabel, RoleTag, RoleAny}
 
-// check refuses a role that nothing has.
-func (q *Question) check() error {
-	if q.Role != "" && !slices.Contains(Roles, q.Role) {
-		return tidemark.Invalidf("role %.40q: want one of %s", q.Role, strings.Join(Roles, ", "))
+// checkRole refuses a role that nothing has: one that is not of Roles, of which
+// nothing was found either, is more likely a slip than a kind of some tool.
+func (h *hunt) checkRole() error {
+	q, a := &h.q, &h.answer
+	if q.Role == "" || slices.Contains(Roles, q.Role) || len(a.Found) > 0 || q.After != "" || a.Cut() || a.Behind > 0 {
+		return nil
 	}
-	return nil
+	return tidemark.Invalidf("role %.40q: want one of %s", q.Role, strings.Join(Roles, ", "))
 }
 
 // The kinds of lines of two ranks; all others are of rankOther. A user's message
@@ -114,12 +117,13 @@ func (q *Question) ranks() []rank {
 		return []rank{rankTitle, rankSaid, rankOther, rankContext}
 	case RoleTitle:
 		return []rank{rankTitle}
-	case string(tidemark.Tool):
-		return []rank{rankOther}
 	case string(tidemark.System), RoleContext, RoleCompaction:
 		return []rank{rankContext}
 	}
-	return []rank{rankSaid}
+	if slices.Contains(saidKinds, q.Role) {
+		return []rank{rankSaid}
+	}
+	return []rank{rankOther}
 }
 
 // kinds returns which kinds of lines may hold hits of a rank: one of these, or,
@@ -133,7 +137,7 @@ func (q *Question) kinds(r rank) (in, notIn []string) {
 	case rankContext:
 		in = append([]string{string(tidemark.User)}, contextKinds...)
 	case rankOther:
-		if q.Role != string(tidemark.Tool) {
+		if q.Role == "" || q.Role == RoleAny {
 			return nil, slices.Concat(saidKinds, contextKinds)
 		}
 		return []string{q.Role}, nil

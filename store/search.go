@@ -22,7 +22,7 @@ type Question struct {
 	Match   func(tidemark.Entry) bool // decides; All and None only lead to it
 
 	Session tidemark.SessionID // "": all
-	Role    string             // one of Roles; "": everything but rankContext
+	Role    string             // one of Roles, or another kind of entry; "": everything but rankContext
 	Agent   string
 	Project string
 	Tag     string // or a label of some entry of the session
@@ -115,7 +115,7 @@ type FoundIn struct {
 // and Next goes on where it stopped; lines that are Behind, and those of a store
 // without an index that it had not come to, are found by asking anew.
 //
-// ErrInvalid: a role that nothing has; an After that is not of this question.
+// ErrInvalid: a role that is not of Roles and that nothing found has; an After that is not of this question.
 func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 	if q.Limit <= 0 {
 		q.Limit = DefaultHits
@@ -126,10 +126,10 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 	}
 	before := *h
 	index, err := s.finder(ctx)
-	if err == nil && (index == nil || len(q.All) == 0) {
-		return h.answer, h.scanned(ctx)
-	}
-	if err == nil {
+	switch {
+	case err == nil && (index == nil || len(q.All) == 0):
+		err = h.scanned(ctx)
+	case err == nil:
 		err = h.indexed(ctx, index)
 	}
 	// What is wrong with the index is said, and everything is read.
@@ -139,6 +139,9 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 			h.answer.Damage = err
 		}
 		err = h.scanned(ctx)
+	}
+	if err == nil {
+		err = h.checkRole()
 	}
 	return h.answer, err
 }
@@ -180,9 +183,6 @@ type seenHit struct {
 
 // prepare checks the question and looks up what its filters mean.
 func (h *hunt) prepare(ctx context.Context) (err error) {
-	if err := h.q.check(); err != nil {
-		return err
-	}
 	if h.from, err = h.q.goOn(); err != nil {
 		return err
 	}

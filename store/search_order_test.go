@@ -79,7 +79,8 @@ func TestHitsOfASessionAboveTheCapAreCounted(t *testing.T) {
 func TestFacetsCountAllHitsAlsoThoseOfLaterAnswers(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *store.Store) {
 		failed := tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.Tool, Blocks: []tidemark.Block{{Type: tidemark.BlockToolResult, ToolUseID: "1", Text: "x", IsError: true}, tidemark.Text("a fish")}}
-		titled(t, s, tidemark.Session{Title: "one", Agent: "ada", Project: "/p", Model: "m"}, user("fish"), assistant("fish"), failed, system("fish"))
+		titled(t, s, tidemark.Session{Title: "one", Agent: "ada", Project: "/p", Model: "m"}, user("fish"), assistant("fish"), failed, system("fish"),
+			tidemark.Entry{Kind: "command_output", Blocks: []tidemark.Block{tidemark.Text("a fish")}}, tidemark.Entry{Kind: tidemark.KindCommand, Blocks: []tidemark.Block{tidemark.Text("fish")}})
 		titled(t, s, tidemark.Session{Title: "two", Agent: "bob"}, user("fish"))
 	}, func(t *testing.T, s *store.Store) {
 		q := lookFor("fish")
@@ -95,8 +96,8 @@ func TestFacetsCountAllHitsAlsoThoseOfLaterAnswers(t *testing.T) {
 		}
 		delete(got, store.FacetDay)
 		same(t, got, map[string]string{
-			"role": "[{user 2} {assistant 1} {tool 1}] false", "agent": "[{ada 3} {bob 1}] false", "project": "[{/p 3}] false",
-			"tool": "[{tidemark 4}] false", "model": "[{m 3}] false", "error": "[{yes 1}] false", "cost": "[{dear 3}] false",
+			"role": "[{user 2} {assistant 1} {command 1} {command_output 1} {tool 1}] false", "agent": "[{ada 5} {bob 1}] false", "project": "[{/p 5}] false",
+			"tool": "[{tidemark 6}] false", "model": "[{m 5}] false", "error": "[{yes 1}] false", "cost": "[{dear 5}] false",
 		})
 		// Each leads to as many hits as it counts.
 		for _, f := range a.Facets {

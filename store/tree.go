@@ -27,6 +27,9 @@ type Node struct {
 	At   time.Time `json:"-"`
 	Text string    `json:"-"`
 
+	// Nobody said anything in it: it is a summary of what was before, and so are its words.
+	Summary bool `json:"-"`
+
 	// It was not written on the same machine as the node before it or, of a first
 	// one, not here.
 	Moved bool `json:"-"`
@@ -40,11 +43,14 @@ func (n *Node) describe(e tidemark.Entry) {
 	if n.At.IsZero() {
 		n.At = e.At
 	}
-	if n.Text != "" || e.Context() || e.Kind != tidemark.KindMessage {
+	summary := e.Kind == tidemark.KindCompaction && n.Text == ""
+	if !summary && (n.Text != "" && !n.Summary || e.Context() || e.Kind != tidemark.KindMessage) {
 		return
 	}
 	line := strings.Join(strings.Fields(text.Clip(e.Said(), 4*maxText)), " ")
-	n.Text = text.Clip(line, maxText)
+	if line != "" || summary {
+		n.Text, n.Summary = text.Clip(line, maxText), summary
+	}
 }
 
 // Tree returns the nodes of the session, in order of their numbers. Entries

@@ -259,7 +259,7 @@ func (l *logImport) lookAtEnd(ctx context.Context) error {
 
 // seqOf is the seq of an entry by the tool's id, also of one before the bookmark.
 func (l *logImport) seqOf(id string) (seq int64, ok bool) {
-	if seq, ok = l.seqs[shortSumOf(id)]; ok || l.from.From == nil || l.worker != "" {
+	if seq, ok = l.seqs.of(id); ok || l.from.From == nil || l.worker != "" {
 		return seq, ok
 	}
 	have, ok := l.kept[shortSumOf(l.keyOf(l.under, id))]

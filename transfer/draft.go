@@ -163,7 +163,7 @@ func (l *logImport) tookBack() bool {
 // is there. What could not be read was not taken back.
 func (l *logImport) tookAllBack() bool {
 	_, bare := l.existing(l.keyOf(l.under, importedName))
-	return l.worker == "" && l.view != nil && l.from.From == nil && l.from.Fork == nil && len(l.seqs) == 0 && len(l.drafts) == 0 &&
+	return l.worker == "" && l.view != nil && l.from.From == nil && l.from.Fork == nil && l.seqs.ids.Len() == 0 && len(l.drafts) == 0 &&
 		!bare && len(l.kept) > 0 && len(l.reports.skipped) == 0 && l.tookBack()
 }
 

@@ -96,11 +96,14 @@ func (g *fleetImport) schedule(ctx context.Context, d tidemark.Schedule) error {
 	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Schedule: &d, At: g.clock}, result, alone}, nil)
 }
 
-// job imports a job and its output. A job that waits elsewhere is not run
-// here.
+// job imports a job and its output. A job that waits or runs elsewhere is not
+// run here; a later import tells how it ended.
 func (g *fleetImport) job(ctx context.Context, j convert.Job) error {
-	if j.Status == tidemark.JobPending {
+	switch j.Status {
+	case tidemark.JobPending:
 		j.Status, j.ErrorMessage = tidemark.JobAbandoned, "it waited in "+g.tool.Title+" when it was imported, and is not run here"
+	case tidemark.JobRunning:
+		j.Status, j.ErrorMessage = tidemark.JobInterrupted, "it was running in "+g.tool.Title+" when it was imported, and does not run here"
 	}
 	g.setClock(j.FinishedAt, j.StartedAt) // listings show the newest first
 	at, isNew := g.clock, true

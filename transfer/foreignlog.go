@@ -20,7 +20,7 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 	if entries == nil {
 		return nil
 	}
-	l := &logImport{sessionImport: g, worker: worker, seqs: make(map[shortSum]int64), kept: make(map[shortSum]keptEntry), costs: make(map[int64]float64)}
+	l := &logImport{sessionImport: g, worker: worker, kept: make(map[shortSum]keptEntry), costs: make(map[int64]float64)}
 	if worker == "" {
 		g.main = l
 	}
@@ -80,9 +80,9 @@ type logImport struct {
 	*sessionImport
 	worker  string
 	kept    map[shortSum]keptEntry // by key
-	seqs    map[shortSum]int64     // by the tool's id
-	last    int64                  // the seq of the previous entry
-	end     int64                  // the seq of the newest one, existing, pending or a draft
+	seqs    entrySeqs
+	last    int64 // the seq of the previous entry
+	end     int64 // the seq of the newest one, existing, pending or a draft
 	pending []tidemark.Entry
 	size    int
 
@@ -205,8 +205,7 @@ func (l *logImport) existing(key string) (have keptEntry, ok bool) {
 // add handles one entry: it exists, it is new, it was changed, or it may still
 // change.
 func (l *logImport) add(ctx context.Context, e convert.Entry) error {
-	id := shortSumOf(e.ID)
-	if _, again := l.seqs[id]; again && e.ID != "" {
+	if _, again := l.seqs.of(e.ID); again && e.ID != "" {
 		return nil
 	}
 	if l.worker == "" {
@@ -214,7 +213,8 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	}
 	if seq, given := l.handed.Seq(l.worker, e.ID); given {
 		if seq > 0 {
-			l.seqs[id], l.last = seq, seq
+			l.seqs.set(e.ID, seq)
+			l.last = seq
 		}
 		l.at = e.At
 		return nil
@@ -247,7 +247,8 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		}
 		if ok {
 			l.odd = l.odd || have.seq < l.last
-			l.seqs[id], l.last = have.seq, have.seq
+			l.seqs.set(e.ID, have.seq)
+			l.last = have.seq
 			if cost := costOf(kept); cost != have.cost {
 				l.costs[have.seq] = cost
 			}
@@ -265,7 +266,7 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 		l.result.State = "grown"
 	}
 	if l.DryRun {
-		l.seqs[id] = 0
+		l.seqs.set(e.ID, 0)
 		return nil
 	}
 	if l.here != nil || l.from.Fork != nil {
@@ -278,7 +279,7 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	l.end++
 	l.last, l.added = l.end, l.end
 	if e.ID != "" {
-		l.seqs[id] = l.end
+		l.seqs.set(e.ID, l.end)
 	}
 	l.size += size(kept)
 	if len(l.pending) < importChunk && l.size < importBytes {
@@ -324,7 +325,7 @@ const (
 func (l *logImport) addDraft(ctx context.Context, kept tidemark.Entry, e convert.Entry) error {
 	l.result.Drafts++
 	if l.draftBytes += size(kept); l.DryRun || l.draftBytes > maxDraftBytes && len(l.drafts) > 0 {
-		l.seqs[shortSumOf(e.ID)] = 0
+		l.seqs.set(e.ID, 0)
 		return nil // it is here once it is final
 	}
 	if len(l.drafts) == 0 {
@@ -340,7 +341,7 @@ func (l *logImport) addDraft(ctx context.Context, kept tidemark.Entry, e convert
 	l.end++
 	l.last = l.end
 	if e.ID != "" {
-		l.seqs[shortSumOf(e.ID)] = l.end
+		l.seqs.set(e.ID, l.end)
 	}
 	return nil
 }

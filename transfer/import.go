@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -132,16 +133,44 @@ func Import(ctx context.Context, s *store.Store, path string, i *Importer) ([]Re
 	return one.Results, one.Index(ctx)
 }
 
-// importedGarbage is how much garbage gathers in a program that imports, in percent of
-// what is kept: lines and words come and go, and with the default they take as much
-// memory again.
-const importedGarbage = 50
+// importedGarbage is how much garbage gathers in a program that imports, in bytes and
+// at most in percent of what is kept: lines and words come and go. What a long session
+// keeps is ids without pointers, which cost nothing to look at, so that the same amount
+// is enough whatever is kept.
+const (
+	importedGarbage = 16 << 20
+	garbagePercent  = 50
+)
 
-// CollectMore has less garbage gather in this process, unless its environment says how
-// much. It is for programs that do nothing but import.
-func CollectMore(environ []string) {
-	if open.Getenv(environ, "GOGC") == "" && open.Getenv(environ, "GOMEMLIMIT") == "" {
-		debug.SetGCPercent(importedGarbage)
+// CollectMore has less garbage gather in this process, until stop is called, unless its
+// environment says how much. It is for programs that do nothing but import.
+func CollectMore(environ []string) (stop func()) {
+	if open.Getenv(environ, "GOGC") != "" || open.Getenv(environ, "GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	was, percent := debug.SetGCPercent(garbagePercent), garbagePercent
+	stopped := make(chan struct{})
+	go func() {
+		look := time.NewTicker(time.Second / 2)
+		defer look.Stop()
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-look.C:
+			}
+			kept := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+			metrics.Read(kept)
+			next := min(garbagePercent, int(100*importedGarbage/max(kept[0].Value.Uint64(), 1)))
+			if next = max(next, 5); next*10 < percent*9 || next*9 > percent*10 { // each change stops the world
+				debug.SetGCPercent(next)
+				percent = next
+			}
+		}
+	}()
+	return func() {
+		close(stopped)
+		debug.SetGCPercent(was)
 	}
 }
 

@@ -59,7 +59,7 @@ func ModelOf(c *chat.Chat, o agent.Options) (m agent.Model) {
 func OpenRemote(ctx context.Context, setup *agent.Setup, o agent.Options, emit func(any) error) (*Remote, error) {
 	v, err := setup.OpenRemote(ctx, o, emit)
 	if err != nil {
-		return nil, err
+		return nil, agent.Served(err)
 	}
 	r := &Remote{Remote: v}
 	r.talk = &Conversation{Chat: v.Chat(), Store: o.Store, Setup: setup, Options: o, Model: ModelOf(v.Chat(), o), Encrypted: o.Store.Records().Sealed(), People: true,

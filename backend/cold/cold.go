@@ -1,5 +1,6 @@
 // Package cold is a Backend over another one that keeps the older lines of quiet
-// logs elsewhere: as compressed segments in a folder or in storage that speaks S3.
+// logs elsewhere: as compressed segments in a folder, in storage that speaks S3, or in
+// the other Backend itself.
 // Records, heads and the newest lines stay where they are, so lists, tails and
 // searches never meet a segment. Whoever reads older lines gets them from their
 // segments, by range; whoever appends to such a log has its lines brought back
@@ -42,11 +43,13 @@ type limits struct {
 	hot     int64 // how many of the newest lines of a log stay: what a tail and a first page show
 	least   int   // bytes: less is not worth a request to the storage
 	segment int   // about how much a segment has before it is packed
+	here    int   // the same of one that is in the store itself
 }
 
 // A segment is small enough that a page of an old session reads little, and large
-// enough that a request to the storage pays. A longer line has one of its own.
-var usual = limits{hot: 64, least: 32 << 10, segment: 1 << 20}
+// enough that a request to the storage pays. One that is in the store itself is
+// short, since there a request costs little and a page is wanted soon. A longer line has one of its own.
+var usual = limits{hot: 64, least: 32 << 10, segment: 1 << 20, here: 128 << 10}
 
 // Over returns a Backend over inner. Lines are moved to the place at a URL, ""
 // nowhere; they are read from wherever they were moved to. Closing it closes inner
@@ -130,6 +133,9 @@ func (b *Backend) URL() string { return b.url }
 
 // Reach returns an error when a place cannot be used now.
 func (b *Backend) Reach(ctx context.Context, url string) error {
+	if url == Here {
+		return nil
+	}
 	place, err := b.places.place(ctx, url)
 	if err != nil {
 		return err

@@ -116,7 +116,7 @@ func (s *shelf) sleep(asleep bool) {
 }
 
 // tiny moves nearly everything, in segments of a few lines.
-var tiny = limits{hot: 1, least: 1, segment: 600}
+var tiny = limits{hot: 1, least: 1, segment: 600, here: 600}
 
 // over returns a Backend that moves nearly everything when it is told to.
 func over(inner tidemark.Backend, s *shelf) *Backend {
@@ -175,16 +175,18 @@ func TestBackend(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			backendtest.Run(t, func(t testing.TB) func() tidemark.Backend {
-				open, s := place(t), newShelf()
-				return func() tidemark.Backend {
-					b := over(open(), s)
-					b.limits.segment = 20_000 // a long log is not to have thousands
-					return &eager{b, t}
-				}
+		for _, url := range []string{"shelf:", Here} {
+			t.Run(name+" to "+url, func(t *testing.T) {
+				backendtest.Run(t, func(t testing.TB) func() tidemark.Backend {
+					open, s := place(t), newShelf()
+					return func() tidemark.Backend {
+						b := over(open(), s)
+						b.url, b.limits.segment, b.limits.here = url, 20_000, 20_000 // a long log is not to have thousands
+						return &eager{b, t}
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -55,8 +55,13 @@ func (b *Backend) forgetting(ctx context.Context, batch tidemark.Batch) (out tid
 			continue
 		}
 		c, err := b.find(ctx, log)
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // what it named is found by a sweep
+		if errors.Is(err, tidemark.ErrCorrupt) { // what it named elsewhere is found by a sweep
+			here, err := b.hereLogs(ctx, log)
+			if err != nil {
+				return out, nil, err
+			}
+			out.Drops = append(slices.Clip(out.Drops), here...)
+			continue
 		}
 		if err != nil {
 			return out, nil, err
@@ -65,26 +70,30 @@ func (b *Backend) forgetting(ctx context.Context, batch tidemark.Batch) (out tid
 			continue
 		}
 		dropped = append(dropped, c)
-		c.letGo(c.Segments)
+		out.Drops = append(slices.Clip(out.Drops), c.letGo(c.Segments)...)
 		c.Segments = nil
 		if batch.Adopt { // which replaces nothing
 			out.Deletes = append(slices.Clip(out.Deletes), tidemark.Precondition{Key: keyOf(log), Version: c.version})
 			continue
 		}
-		r, err := c.put()
-		if err != nil {
+		if err := c.change(&out); err != nil {
 			return out, nil, err
 		}
-		out.Puts = append(slices.Clip(out.Puts), r)
 	}
 	return out, dropped, nil
 }
 
-// letGo moves segments to what is to be deleted.
-func (c *whereabouts) letGo(segments []Segment) {
+// letGo moves segments to what is to be deleted, and returns the logs of those that are
+// here, which go with the commit.
+func (c *whereabouts) letGo(segments []Segment) (drops []tidemark.Key) {
 	for _, s := range segments {
-		c.Gone = append(c.Gone, s.Object)
+		if s.isHere() {
+			drops = append(drops, hereKey(c.log, s.Name))
+			continue
+		}
+		c.Gone = append(slices.Clip(c.Gone), s.Object)
 	}
+	return drops
 }
 
 // changed reports whether one of the records was changed meanwhile.
@@ -120,7 +129,12 @@ func (b *Backend) deleteGone(ctx context.Context, log tidemark.Key) error {
 		if err != nil || len(c.Gone) == 0 {
 			return err
 		}
+		batch := newBatch()
 		for _, o := range c.Gone {
+			if o.isHere() { // so says an older program, which knows no such segments
+				batch.Drops = append(batch.Drops, hereKey(log, o.Name))
+				continue
+			}
 			place, err := b.places.place(ctx, o.Place)
 			if err == nil {
 				if err = place.Delete(ctx, o.Name); err != nil {
@@ -132,15 +146,8 @@ func (b *Backend) deleteGone(ctx context.Context, log tidemark.Key) error {
 			}
 		}
 		c.Gone = nil
-		batch := newBatch()
-		if len(c.Segments) == 0 {
-			batch.Deletes = []tidemark.Precondition{{Key: keyOf(log), Version: c.version}}
-		} else {
-			r, err := c.put()
-			if err != nil {
-				return err
-			}
-			batch.Puts = []tidemark.Record{r}
+		if err := c.change(&batch); err != nil {
+			return err
 		}
 		batch.Frees = true
 		if _, err := b.inner.Commit(ctx, batch); !errors.Is(err, tidemark.ErrConflict) {
@@ -199,7 +206,7 @@ func (b *Backend) bringSegment(ctx context.Context, log tidemark.Key, upto int64
 		return b.unlessMoved(ctx, log, upto, &tidemark.Damage{Key: log, Seq: upto, Place: keyOf(log).String(), What: "nothing says where it was moved to"})
 	}
 	s := c.Segments[n]
-	lines, err := b.places.segment(ctx, log, s)
+	lines, err := b.segment(ctx, log, s)
 	var gone *goneError
 	if errors.As(err, &gone) {
 		return b.unlessMoved(ctx, log, upto, &tidemark.Damage{Key: log, Seq: s.First, Place: b.where(log, s), What: gone.what})
@@ -208,13 +215,11 @@ func (b *Backend) bringSegment(ctx context.Context, log tidemark.Key, upto int64
 		return err
 	}
 	c.Segments = slices.Clone(c.Segments[:n])
-	c.letGo([]Segment{s})
-	put, err := c.put()
-	if err != nil {
+	batch := newBatch()
+	batch.Drops = c.letGo([]Segment{s})
+	if err := c.change(&batch); err != nil {
 		return err
 	}
-	batch := newBatch()
-	batch.Puts = []tidemark.Record{put}
 	batch.Fills = []tidemark.Append{{Log: log, Lines: lines}}
 	_, err = b.inner.Commit(ctx, batch)
 	return err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,20 +33,23 @@ type Moved struct {
 }
 
 // Move moves the older lines of a log to the place: it puts each segment there, reads
-// it back, and then trims the log in one commit that also says where they are. Killed
-// anywhere, nothing is lost: objects that nothing names are deleted by Sweep. Few
-// lines stay where they are. ErrConflict: the log was changed meanwhile. ErrCorrupt:
+// it back, and then trims the log in one commit that also says where they are. Segments
+// that are in the store itself go to the place as well; where the store is the place,
+// that commit carries them. Killed anywhere, nothing is lost: objects that nothing names
+// are deleted by Sweep. Few lines stay where they are. ErrConflict: the log was changed meanwhile. ErrCorrupt:
 // a line is damaged, and all of them stay.
 func (b *Backend) Move(ctx context.Context, log tidemark.Key) (did Moved, err error) {
 	if b.url == "" {
 		return did, tidemark.Invalidf("no cold place is set")
 	}
-	if !movable(log) {
+	if !b.moves(log) {
 		return did, tidemark.Invalidf("%s: lines of this kind stay", log)
 	}
-	prefix, err := b.prefix(ctx, true)
-	if err != nil {
-		return did, err
+	prefix := ""
+	if b.url != Here {
+		if prefix, err = b.prefix(ctx, true); err != nil {
+			return did, err
+		}
 	}
 	for {
 		m := move{b: b, log: log, prefix: prefix, packer: packer{log: log}}
@@ -66,8 +70,9 @@ type move struct {
 	log    tidemark.Key
 	prefix string
 	packer packer
-	place  Place
+	place  Place // nil: the store itself
 	made   []Segment
+	here   []tidemark.Append // their content, where the store is the place
 	did    Moved
 	more   bool // there is more to move
 }
@@ -77,16 +82,27 @@ func (m *move) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	first, last := r.Head.Trimmed+1, r.Head.Length-m.b.limits.hot
-	if last < first {
-		return nil
-	}
-	if m.place, err = m.b.places.place(ctx, m.b.url); err != nil {
+	c, err := m.b.find(ctx, m.log)
+	if err != nil {
 		return err
 	}
-	err = m.pack(ctx, first, last)
-	if err == nil && len(m.made) > 0 {
-		err = m.commit(ctx, r)
+	first, last := r.Head.Trimmed+1, r.Head.Length-m.b.limits.hot
+	from := -1
+	if m.b.url != Here {
+		from = c.firstHere()
+	}
+	if last < first && from < 0 {
+		return nil
+	}
+	if m.b.url != Here {
+		if m.place, err = m.b.places.place(ctx, m.b.url); err != nil {
+			return err
+		}
+	}
+	if from >= 0 {
+		err = m.sendOn(ctx, r, c, from)
+	} else if err = m.pack(ctx, first, last, len(c.Segments)); err == nil && len(m.made) > 0 {
+		err = m.trim(ctx, r, c)
 	}
 	if err != nil {
 		m.takeBack(ctx)
@@ -95,8 +111,14 @@ func (m *move) run(ctx context.Context) error {
 	return err
 }
 
+// full reports whether one commit moves no more.
+func (m *move) full() bool {
+	return len(m.made) >= atOnce || m.place == nil && m.did.Packed >= hereAtOnce
+}
+
 // pack puts the lines from first to last at the place, or as many as one commit moves.
-func (m *move) pack(ctx context.Context, first, last int64) error {
+// The log has so many segments already.
+func (m *move) pack(ctx context.Context, first, last int64, segments int) error {
 	for l, err := range m.b.inner.Lines(ctx, m.log, tidemark.Span{From: first, To: last}) {
 		if t := (*tidemark.TrimmedError)(nil); errors.As(err, &t) {
 			return tidemark.Conflictf("%s: somebody else moves its lines", m.log)
@@ -104,11 +126,11 @@ func (m *move) pack(ctx context.Context, first, last int64) error {
 		if err != nil {
 			return err
 		}
-		if len(m.packer.data) > 0 && len(m.packer.data)+len(l.Body) > m.b.limits.segment {
+		if len(m.packer.data) > 0 && len(m.packer.data)+len(l.Body) > m.b.segmentBytes(segments+len(m.made)) {
 			if err := m.put(ctx); err != nil {
 				return err
 			}
-			if len(m.made) == atOnce {
+			if m.full() {
 				m.more = true
 				return nil
 			}
@@ -131,8 +153,16 @@ func (m *move) put(ctx context.Context) error {
 	}
 	sum := sha256.Sum256(data)
 	s := Segment{First: m.packer.first, Last: m.packer.last, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
-	s.Object = Object{m.b.url, m.prefix + time.Now().UTC().Format(hourForm) + "/" + random()}
 	m.did.Packed += s.Bytes
+	if m.place == nil {
+		if _, _, err := m.b.places.unpacker.decode(data, m.log); err != nil {
+			return err
+		}
+		s.Object = Object{Here, random()}
+		m.made, m.here = append(m.made, s), append(m.here, pieces(m.log, s.Name, data))
+		return nil
+	}
+	s.Object = Object{m.b.url, m.prefix + time.Now().UTC().Format(hourForm) + "/" + random()}
 	if err := m.place.PutNew(ctx, s.Name, data); err != nil {
 		return unreachable(m.b.url, err)
 	}
@@ -141,28 +171,31 @@ func (m *move) put(ctx context.Context) error {
 	if err != nil {
 		return unreachable(m.b.url, err)
 	}
-	if _, _, err := decode(back, m.log); err != nil || sha256.Sum256(back) != sum {
+	if _, _, err := m.b.places.unpacker.decode(back, m.log); err != nil || sha256.Sum256(back) != sum {
 		return unreachable(m.b.url, errors.New("what was put there is not what is read back"))
 	}
 	return nil
 }
 
-func (m *move) commit(ctx context.Context, r tidemark.Record) error {
-	c, err := m.b.find(ctx, m.log)
-	if err != nil {
-		return err
-	}
+// trim removes the lines that were put at the place, and says where they are.
+func (m *move) trim(ctx context.Context, r tidemark.Record, c whereabouts) error {
 	if n := len(c.Segments); n > 0 && c.Segments[n-1].Last != m.made[0].First-1 || n == 0 && m.made[0].First != 1 {
 		return tidemark.Conflictf("%s: was moved by somebody else", m.log)
 	}
-	c.Segments = append(c.Segments, m.made...)
+	batch := newBatch()
+	batch.Appends = m.here
+	batch.Trims = []tidemark.Trim{{Log: m.log, Length: r.Head.Length, Upto: m.made[len(m.made)-1].Last}}
+	c.Segments = append(slices.Clip(c.Segments), m.made...)
+	return m.commit(ctx, r, c, batch)
+}
+
+// commit writes the record of a log and what a batch does beside it.
+func (m *move) commit(ctx context.Context, r tidemark.Record, c whereabouts, batch tidemark.Batch) error {
 	put, err := c.put()
 	if err != nil {
 		return err
 	}
-	batch := newBatch()
 	batch.Puts = []tidemark.Record{put}
-	batch.Trims = []tidemark.Trim{{Log: m.log, Length: r.Head.Length, Upto: m.made[len(m.made)-1].Last}}
 	if r.Version > 0 { // a session that is deleted and made again is another one
 		batch.Require = []tidemark.Precondition{{Key: r.Key, Version: r.Version}}
 	}
@@ -175,6 +208,9 @@ func (m *move) commit(ctx context.Context, r tidemark.Record) error {
 
 // takeBack deletes what was put at the place in vain. What stays is swept later.
 func (m *move) takeBack(ctx context.Context) {
+	if m.place == nil {
+		return
+	}
 	for _, s := range m.made {
 		m.place.Delete(ctx, s.Name)
 	}
@@ -183,8 +219,11 @@ func (m *move) takeBack(ctx context.Context) {
 // hourForm is how the name of an object says when it was made.
 const hourForm = "2006010215"
 
+// nameLength is how many digits random returns.
+const nameLength = 32
+
 func random() string {
-	var id [16]byte
+	var id [nameLength / 2]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])
 }
@@ -206,7 +245,7 @@ func (b *Backend) prefix(ctx context.Context, create bool) (string, error) {
 		switch {
 		case err == nil && r.Version > 0:
 			err := records.Decode(r, &m)
-			if err == nil && (len(m.ID) != 32 || strings.Trim(m.ID, "0123456789abcdef") != "") {
+			if err == nil && (len(m.ID) != nameLength || strings.Trim(m.ID, "0123456789abcdef") != "") {
 				err = &tidemark.Damage{Key: markKey, What: "it names no prefix"}
 			}
 			return m.ID + "/", err
@@ -229,7 +268,8 @@ func (b *Backend) prefix(ctx context.Context, create bool) (string, error) {
 }
 
 // Quiet yields the logs of sessions that nobody touched since an instant, and that
-// have lines to move.
+// have lines to move. Those of sealed stores do not become smaller: where the store is
+// the place, they stay as they are.
 func (b *Backend) Quiet(ctx context.Context, since time.Time) iter.Seq2[tidemark.Record, error] {
 	return func(yield func(tidemark.Record, error) bool) {
 		for _, kind := range movableKinds {
@@ -237,7 +277,7 @@ func (b *Backend) Quiet(ctx context.Context, since time.Time) iter.Seq2[tidemark
 				switch {
 				case errors.Is(err, tidemark.ErrCorrupt):
 					continue // verify names it
-				case err == nil && (r.Owner != "" || !r.Touched().Before(since) || r.Head.Length-r.Head.Trimmed <= b.limits.hot || !movable(r.Key)):
+				case err == nil && (!b.quiet(r, since) || b.lines(r) == 0 || b.url == Here && len(r.Head.Chain) > 0):
 					continue
 				}
 				if !yield(r, err) || err != nil {
@@ -245,13 +285,51 @@ func (b *Backend) Quiet(ctx context.Context, since time.Time) iter.Seq2[tidemark
 				}
 			}
 		}
+		if b.url == Here {
+			return
+		}
+		for c, err := range b.whereabouts(ctx, statePacked) {
+			var r tidemark.Record
+			if err == nil {
+				r, err = b.inner.Get(ctx, c.log)
+			}
+			switch {
+			case errors.Is(err, tidemark.ErrCorrupt), errors.Is(err, tidemark.ErrNotFound):
+				continue
+			case err == nil && (!b.quiet(r, since) || b.lines(r) > 0):
+				continue // it was yielded if it is quiet
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
 	}
+}
+
+// quiet reports whether a log is one's own and was touched by nobody since an instant.
+func (b *Backend) quiet(r tidemark.Record, since time.Time) bool {
+	return r.Owner == "" && r.Touched().Before(since) && b.moves(r.Key)
+}
+
+// lines is how many lines of a log are to be moved that are in it.
+func (b *Backend) lines(r tidemark.Record) int64 {
+	return max(r.Head.Length-r.Head.Trimmed-b.limits.hot, 0)
 }
 
 // Would returns what a move of a log that Quiet yielded is about; the bytes are not
 // known without reading it.
-func (b *Backend) Would(r tidemark.Record) Moved {
-	return Moved{Lines: r.Head.Length - r.Head.Trimmed - b.limits.hot}
+func (b *Backend) Would(ctx context.Context, r tidemark.Record) (Moved, error) {
+	would := Moved{Lines: b.lines(r)}
+	if b.url == Here {
+		return would, nil
+	}
+	c, err := b.find(ctx, r.Key)
+	for _, s := range c.Segments {
+		if s.isHere() {
+			would.Lines += s.Last - s.First + 1
+		}
+	}
+	return would, err
 }
 
 // Status is what is at places.
@@ -375,7 +453,7 @@ func (b *Backend) Vanish(ctx context.Context) error {
 func (b *Backend) sweep(ctx context.Context, older time.Duration) (deleted int, err error) {
 	named := make(map[Object]bool)
 	places := make(map[string]bool)
-	if b.url != "" {
+	if b.url != "" && b.url != Here {
 		places[b.url] = true
 	}
 	var gone []whereabouts
@@ -387,10 +465,14 @@ func (b *Backend) sweep(ctx context.Context, older time.Duration) (deleted int, 
 			gone = append(gone, c)
 		}
 		for _, s := range c.Segments {
-			named[s.Object], places[s.Place] = true, true
+			if !s.isHere() { // nobody leaves one there that nothing names
+				named[s.Object], places[s.Place] = true, true
+			}
 		}
 	}
 	deleted, err = b.deleteAllGone(ctx, gone)
+	n, failed := b.sweepHere(ctx)
+	deleted, err = deleted+n, errors.Join(err, failed)
 	prefix, failed := b.prefix(ctx, false)
 	if failed != nil || prefix == "" {
 		return deleted, errors.Join(err, failed)

@@ -34,48 +34,53 @@ func TestAReaderSeesEverythingWhileLinesMove(t *testing.T) {
 			return b
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := over(open(t), newShelf())
-			defer b.Close()
-			commit(t, b, func(x *tidemark.Batch) { x.Appends = []tidemark.Append{talk(1, 25)} })
-			moved := make(chan struct{})
-			var work sync.WaitGroup
-			work.Go(func() {
-				defer close(moved)
-				for range 12 {
-					if _, err := b.Move(t.Context(), log); err != nil {
-						t.Errorf("Move = %v", err)
-					}
-					if err := b.BringBack(t.Context(), log); err != nil {
-						t.Errorf("BringBack = %v", err)
-					}
-				}
+		for _, url := range []string{"shelf:", Here} {
+			t.Run(name+" to "+url, func(t *testing.T) {
+				t.Parallel()
+				readWhileLinesMove(t, over(open(t), newShelf()).To(url))
 			})
-			for reading, round := true, 0; reading; round++ {
-				select {
-				case <-moved:
-					reading = false
-				default:
-				}
-				span := tidemark.Span{Backwards: round%2 == 1}
-				next, step := int64(1), int64(1)
-				if span.Backwards {
-					next, step = 25, -1
-				}
-				for l, err := range b.Lines(t.Context(), log, span) {
-					if err != nil || l.Seq != next || l.Sum != l.Checksum(log) {
-						t.Fatalf("round %d: line %d, want %d: %v", round, l.Seq, next, err)
-					}
-					next += step
-				}
-				if next != 26 && next != 0 {
-					t.Fatalf("round %d: the reading ended before line %d", round, next)
-				}
-			}
-			work.Wait()
-		})
+		}
 	}
+}
+
+func readWhileLinesMove(t *testing.T, b *Backend) {
+	defer b.Close()
+	commit(t, b, func(x *tidemark.Batch) { x.Appends = []tidemark.Append{talk(1, 25)} })
+	moved := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer close(moved)
+		for range 12 {
+			if _, err := b.Move(t.Context(), log); err != nil {
+				t.Errorf("Move = %v", err)
+			}
+			if err := b.BringBack(t.Context(), log); err != nil {
+				t.Errorf("BringBack = %v", err)
+			}
+		}
+	})
+	for reading, round := true, 0; reading; round++ {
+		select {
+		case <-moved:
+			reading = false
+		default:
+		}
+		span := tidemark.Span{Backwards: round%2 == 1}
+		next, step := int64(1), int64(1)
+		if span.Backwards {
+			next, step = 25, -1
+		}
+		for l, err := range b.Lines(t.Context(), log, span) {
+			if err != nil || l.Seq != next || l.Sum != l.Checksum(log) {
+				t.Fatalf("round %d: line %d, want %d: %v", round, l.Seq, next, err)
+			}
+			next += step
+		}
+		if next != 26 && next != 0 {
+			t.Fatalf("round %d: the reading ended before line %d", round, next)
+		}
+	}
+	work.Wait()
 }
 
 // FuzzDecode wants that no bytes lead to lines that do not match their sums.
@@ -128,8 +133,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add([]byte(segmentBegin))
+	var u unpacker
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lines, _, err := decode(data, log)
+		lines, _, err := u.decode(data, log)
 		for _, l := range lines {
 			if err == nil && l.Sum != l.Checksum(log) {
 				t.Errorf("line %d does not match its sum", l.Seq)

@@ -42,7 +42,8 @@ type Places struct {
 	bytes int
 	away  map[string]silence // of places that did not answer a moment ago
 
-	counts counts
+	counts   counts
+	unpacker unpacker
 }
 
 // silence is that of a place that did not answer.
@@ -136,29 +137,6 @@ type goneError struct{ what string }
 
 func (e *goneError) Error() string { return e.what }
 
-// segment returns the lines of a segment. A *goneError: it is missing, or another one.
-func (p *Places) segment(ctx context.Context, log tidemark.Key, s Segment) ([]tidemark.Line, error) {
-	if lines := p.remembered(s.SHA256); lines != nil {
-		p.counts.remembered.Add(1)
-		return lines, nil
-	}
-	data, err := p.fetch(ctx, s)
-	var lines []tidemark.Line
-	if err == nil {
-		lines, err = p.unpack(log, s, data)
-	}
-	switch gone := (*goneError)(nil); {
-	case err == nil:
-		p.counts.reads.Add(1)
-		p.counts.read.Add(int64(len(data)))
-	case errors.As(err, &gone):
-		p.counts.damaged.Add(1)
-	case errors.Is(err, tidemark.ErrColdAway):
-		p.counts.failedReads.Add(1)
-	}
-	return lines, err
-}
-
 // fetch reads a segment from its place. One that did not answer is not asked again for
 // a moment, so that those who read do not all wait for it.
 func (p *Places) fetch(ctx context.Context, s Segment) ([]byte, error) {
@@ -198,7 +176,7 @@ func (p *Places) unpack(log tidemark.Key, s Segment, data []byte) ([]tidemark.Li
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != s.SHA256 {
 		return nil, &goneError{"its segment is not the one that was put there"}
 	}
-	lines, size, err := decode(data, log)
+	lines, size, err := p.unpacker.decode(data, log)
 	if err == nil && (lines[0].Seq != s.First || lines[len(lines)-1].Seq != s.Last) {
 		err = errors.New("its segment has other lines")
 	}

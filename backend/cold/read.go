@@ -123,7 +123,7 @@ func (c *coldReader) run(next, end, step int64) bool {
 			}
 			continue
 		}
-		lines, err := c.b.places.segment(c.ctx, c.log, s)
+		lines, err := c.b.segment(c.ctx, c.log, s)
 		var gone *goneError
 		if errors.As(err, &gone) && c.moved() {
 			c.read = false
@@ -160,7 +160,7 @@ func (c *coldReader) bad(seq int64, place, what string) (tidemark.Line, error) {
 // missing may not be the one of its lines any more.
 func (c *coldReader) moved() bool {
 	now, err := c.b.find(c.ctx, c.log)
-	return err == nil && now.version != c.found.version
+	return err == nil && !c.found.says(now)
 }
 
 // back yields lines that no segment has, since they are in the Backend underneath
@@ -184,7 +184,7 @@ func (c *coldReader) back(next *int64, end, step int64) bool {
 		if err != nil {
 			return c.fail(err)
 		}
-		if now.version != c.found.version {
+		if !c.found.says(now) {
 			return true
 		}
 		seq := *next
@@ -205,4 +205,34 @@ func (c *coldReader) back(next *int64, end, step int64) bool {
 		*next = l.Seq + step
 	}
 	return true
+}
+
+// segment returns the lines of a segment. A *goneError: it is missing, or another one.
+func (b *Backend) segment(ctx context.Context, log tidemark.Key, s Segment) ([]tidemark.Line, error) {
+	p := b.places
+	if lines := p.remembered(s.SHA256); lines != nil {
+		p.counts.remembered.Add(1)
+		return lines, nil
+	}
+	var data []byte
+	var err error
+	if s.isHere() {
+		data, err = b.fetchHere(ctx, log, s)
+	} else {
+		data, err = p.fetch(ctx, s)
+	}
+	var lines []tidemark.Line
+	if err == nil {
+		lines, err = p.unpack(log, s, data)
+	}
+	switch gone := (*goneError)(nil); {
+	case err == nil:
+		p.counts.reads.Add(1)
+		p.counts.read.Add(int64(len(data)))
+	case errors.As(err, &gone):
+		p.counts.damaged.Add(1)
+	case errors.Is(err, tidemark.ErrColdAway):
+		p.counts.failedReads.Add(1)
+	}
+	return lines, err
 }

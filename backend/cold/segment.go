@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -64,16 +65,30 @@ func (p *packer) pack() ([]byte, error) {
 	return data, nil
 }
 
+// unpacker takes segments apart. To make one costs more than a short segment; it may be
+// used concurrently.
+type unpacker struct {
+	once sync.Once
+	r    *zstd.Decoder
+	err  error
+}
+
+func (u *unpacker) reader() (*zstd.Decoder, error) {
+	u.once.Do(func() {
+		u.r, u.err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxUnpacked), zstd.WithDecoderLowmem(true))
+	})
+	return u.r, u.err
+}
+
 var errNoSegment = errors.New("its segment cannot be unpacked")
 
 // decode returns the lines of a segment, and how large it is unpacked. Each is checked
 // against its sum: a segment of another log has none that fits.
-func decode(data []byte, log tidemark.Key) (lines []tidemark.Line, size int, err error) {
-	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked), zstd.WithDecoderLowmem(true))
+func (u *unpacker) decode(data []byte, log tidemark.Key) (lines []tidemark.Line, size int, err error) {
+	r, err := u.reader()
 	if err != nil {
 		return nil, 0, err
 	}
-	defer r.Close()
 	plain, err := r.DecodeAll(data, nil)
 	if err != nil {
 		return nil, 0, errNoSegment

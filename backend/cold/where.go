@@ -36,8 +36,12 @@ type whereabouts struct {
 	version int64
 }
 
-// stateGone is the state of records that name objects which are to be deleted.
-const stateGone = "gone"
+// stateGone is the state of records that name objects which are to be deleted,
+// statePacked that of others which name segments that are in the store itself.
+const (
+	stateGone   = "gone"
+	statePacked = "packed"
+)
 
 // keyOf names the record of a log: it begins with the id, so that it belongs to the
 // session whose log it is.
@@ -89,13 +93,34 @@ func (b *Backend) where(log tidemark.Key, s Segment) string {
 	return s.Place + ": " + s.Name
 }
 
+// says reports whether another reading of the record says the same. Versions begin
+// again when it is deleted and made once more; names are never used twice.
+func (c *whereabouts) says(other whereabouts) bool {
+	return c.version == other.version && slices.Equal(c.Segments, other.Segments)
+}
+
 // put returns the next version of the record.
 func (c *whereabouts) put() (tidemark.Record, error) {
 	r, err := records.Put(keyOf(c.log), c.version, c)
-	if len(c.Gone) > 0 {
+	switch {
+	case len(c.Gone) > 0:
 		r.State = stateGone
+	case c.firstHere() >= 0:
+		r.State = statePacked
 	}
 	return r, err
+}
+
+// change has a batch write the next version of the record, or delete it when it says
+// nothing any more.
+func (c *whereabouts) change(batch *tidemark.Batch) error {
+	if len(c.Segments)+len(c.Gone) == 0 {
+		batch.Deletes = append(slices.Clip(batch.Deletes), tidemark.Precondition{Key: keyOf(c.log), Version: c.version})
+		return nil
+	}
+	r, err := c.put()
+	batch.Puts = append(slices.Clip(batch.Puts), r)
+	return err
 }
 
 // whereabouts yields the records in a state, "" any, of logs that are one's own.

@@ -91,6 +91,8 @@ func (f *filler) owner(tenant int, id, owner string) {
 		f.record(id, owner, "session", session, session, scope)
 		f.record(id, owner, "notes", session, session, scope)
 		f.log(id, owner, "session", session, session, scope)
+		f.record(id, owner, "cold", session+".session", session, scope)
+		f.log(id, owner, "cold", packedOf(session), session, scope)
 	}
 	// What belongs to no session is the owner's alone.
 	f.record(id, owner, "agent", "one", "", "")
@@ -100,6 +102,9 @@ func (f *filler) owner(tenant int, id, owner string) {
 		f.index(id, owner)
 	}
 }
+
+// packedOf names the older lines of a session, which are packed.
+func packedOf(session string) string { return session + ".session.0123456789abcdef0123456789abcdef" }
 
 // theSegment is a segment of the search index, which every scope has and every owner.
 var theSegment = world("segment", "one")
@@ -276,7 +281,7 @@ func askers() []asked {
 	first := userOf(0, 1)
 	logs := []string{world("log", "job", "one"), world("log", "segment", theSegment)}
 	for _, session := range slices.Sorted(maps.Keys(scopesOf(0))) {
-		logs = append(logs, world("log", "session", session))
+		logs = append(logs, world("log", "session", session), world("log", "cold", packedOf(session)))
 	}
 	rooms := []string{workspaceOf(0, 1)}
 	return []asked{

@@ -102,6 +102,9 @@ func TestATenantIsMovedWithEverythingItHas(t *testing.T) {
 	session := tidemark.NewSessionID()
 	log := tidemark.Key{Kind: "session", ID: string(session)}
 	keep(t, b, tidemark.Batch{Puts: []tidemark.Record{record(log, 1, "{}")}, Appends: []tidemark.Append{{Log: log, Lines: someLines(log, 1, 5)}}})
+	packed := packedLines(session) // as package cold has it
+	keep(t, b, tidemark.Batch{Puts: []tidemark.Record{record(key(kindCold, string(session)+".session"), 1, "{}")}, Appends: []tidemark.Append{{Log: packed,
+		Lines: []tidemark.Line{line(packed, 1, "piece", strings.Repeat("packed lines", 30_000))}}}})
 	if err := b.Share(t.Context(), session, tidemark.Scope{With: tidemark.InTenant}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +135,9 @@ func TestATenantIsMovedWithEverythingItHas(t *testing.T) {
 	keep(t, b, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: someLines(log, 6, 1)}}})
 	if r, err := mate.Get(t.Context(), log); err != nil || r.Head.Length != 6 {
 		t.Errorf("Get of who it is shared with = length %d, %v, want 6", r.Head.Length, err)
+	}
+	if !hasLine(t, mate, packed) {
+		t.Error("packed lines are not read by whom they are shared with")
 	}
 	if got := three.rows(t, MainName, ada.Tenant); got != n {
 		t.Errorf("%d rows are left at main, want %d as before", got, n)

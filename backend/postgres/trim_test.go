@@ -73,7 +73,9 @@ func TestWhereLinesAreIsToldToWhoeverMayReadThem(t *testing.T) {
 	log, where := key("session", string(session)), key("cold", string(session)+".session")
 	talk(t, owner, log.ID)
 	keep(t, owner, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, 2, "user", "{}"), line(log, 3, "user", "{}")}}}})
-	keep(t, owner, tidemark.Batch{Puts: []tidemark.Record{record(where, 1, `{"segments":[]}`)}, Trims: []tidemark.Trim{{Log: log, Length: 3, Upto: 2}}})
+	packed := packedLines(session)
+	keep(t, owner, tidemark.Batch{Puts: []tidemark.Record{record(where, 1, `{"segments":[]}`)}, Trims: []tidemark.Trim{{Log: log, Length: 3, Upto: 2}},
+		Appends: []tidemark.Append{{Log: packed, Lines: []tidemark.Line{line(packed, 1, "piece", "what was packed")}}}})
 	keep(t, owner, tidemark.Batch{Puts: []tidemark.Record{record(key("cold", "place"), 1, `{"id":"secret"}`)}})
 	finds := func(b *Backend) bool {
 		t.Helper()
@@ -83,8 +85,8 @@ func TestWhereLinesAreIsToldToWhoeverMayReadThem(t *testing.T) {
 			told = err
 		}
 		var trimmed *tidemark.TrimmedError
-		if is := errors.As(told, &trimmed); is != (err == nil) {
-			t.Errorf("the record: %v, the lines: %v", err, told)
+		if is := errors.As(told, &trimmed); is != (err == nil) || hasLine(t, b, packed) != is {
+			t.Errorf("the record: %v, the lines: %v, packed ones: %v", err, told, hasLine(t, b, packed))
 		}
 		for _, span := range [][]tidemark.Span{{{From: 1, To: 1}, {From: 3, To: 3}}, {{From: 2, Backwards: true}}} {
 			for _, err := range b.Lines(t.Context(), log, span...) {
@@ -116,4 +118,20 @@ func TestWhereLinesAreIsToldToWhoeverMayReadThem(t *testing.T) {
 	for err := range owner.Check(t.Context()) {
 		t.Error(err)
 	}
+}
+
+// packedLines names a log of lines of a session that were packed.
+func packedLines(session tidemark.SessionID) tidemark.Key {
+	return key(kindCold, string(session)+".session.0123456789abcdef0123456789abcdef")
+}
+
+// hasLine reports whether a log can be read, and has a line.
+func hasLine(t *testing.T, b *Backend, log tidemark.Key) (there bool) {
+	t.Helper()
+	for _, err := range b.Lines(t.Context(), log) {
+		if there = true; err != nil {
+			t.Fatal(err)
+		}
+	}
+	return there
 }

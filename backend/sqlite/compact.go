@@ -16,7 +16,7 @@ import (
 // A file is made smaller when an eighth of it, and a megabyte, is free.
 const (
 	worthShare = 8
-	worthPages = 256
+	worthBytes = 1 << 20
 )
 
 // NoSpaceError says that a file could not be made smaller for lack of disk space.
@@ -69,7 +69,7 @@ func shrink(w *writer) error {
 		}
 	}
 	size, all, free := n[0], n[1], n[2]
-	if free < worthPages || free*worthShare < all {
+	if free*size < worthBytes || free*worthShare < all {
 		return nil
 	}
 	// The store is copied beside itself, and then back through the -wal file.

@@ -13,7 +13,12 @@ import (
 // be recognized and rewritten.
 const (
 	headerBytes = 100
-	pageBytes0  = 4096 // the size of a page in stores that we make
+
+	// The sizes of a page in stores that we make, and that we made before. On small
+	// pages two lines of a conversation hardly fit beside each other, and a third of
+	// the file is empty; with larger ones an append writes more.
+	wideBytes   = 8192
+	narrowBytes = 4096
 
 	atPageSize  = 16
 	atPageCount = 28
@@ -30,7 +35,7 @@ var fixed = []struct {
 	want string
 }{
 	{0, "the mark of SQLite", "SQLite format 3\x00"},
-	{atPageSize, "the size of a page", "\x10\x00"},
+	{atPageSize, "the size of a page", ""}, // as pageBytes has it
 	{20, "the layout of a page", "\x00\x40\x20\x20"},
 	{44, "the format of the schema", "\x00\x00\x00\x04"},
 	{atVacuum, "the kind of vacuum", "\x00\x00\x00\x00"},
@@ -49,6 +54,7 @@ type header struct {
 	bytes [headerBytes]byte
 	size  int64 // of the file
 	tree  bool  // its second page is one of a tree
+	page  bool  // where the second page of a file with small pages would be, a tree begins
 	quiet bool  // the -wal file is empty, so the file is complete on its own
 }
 
@@ -58,10 +64,13 @@ type header struct {
 func headerOf(c *conn, path string, before *fileState) (*header, error) {
 	h := new(header)
 	err := c.do(`SELECT pgno, data FROM sqlite_dbpage WHERE pgno <= 2`, nil, func(s *stmt) {
+		data := s.view(1)
 		if s.int(0) == 1 {
-			copy(h.bytes[:], s.view(1))
-		} else if data := s.view(1); len(data) > 0 {
+			copy(h.bytes[:], data)
+			h.page = len(data) > narrowBytes && beginsPage(data[narrowBytes:])
+		} else if len(data) > 0 {
 			h.tree = treeKind(data[0]) != 0
+			h.page = h.page || len(data) == narrowBytes && beginsPage(data)
 		}
 	})
 	if err != nil {
@@ -83,12 +92,25 @@ func rawHeader(path string) (*header, error) {
 	if _, err := f.ReadAt(h.bytes[:], 0); err != nil && err != io.EOF {
 		return nil, err
 	}
-	var second [1]byte
-	if _, err := f.ReadAt(second[:], pageBytes0); err == nil {
-		h.tree = treeKind(second[0]) != 0
+	var second [8]byte
+	if _, err := f.ReadAt(second[:], narrowBytes); err == nil {
+		h.page = beginsPage(second[:])
 	}
 	h.look(path, before)
+	if _, err := f.ReadAt(second[:], h.pageBytes()); err == nil {
+		h.tree = treeKind(second[0]) != 0
+	}
 	return h, nil
+}
+
+// beginsPage reports whether a page of a tree of small pages may begin like this. The
+// text of the schema, which is there in a file with larger ones, does not.
+func beginsPage(b []byte) bool {
+	if len(b) < 8 || treeKind(b[0]) == 0 {
+		return false
+	}
+	cells, content := int(binary.BigEndian.Uint16(b[3:])), int(binary.BigEndian.Uint16(b[5:]))
+	return 8+2*cells <= content && content <= narrowBytes
 }
 
 // fileState is the state of the files of a store: everything that changes when
@@ -123,14 +145,14 @@ func (h *header) look(path string, before *fileState) {
 func (h *header) faults(readable bool) (names []string) {
 	wrong := 0
 	for _, f := range fixed {
-		n := 0
-		for i := range f.want {
-			if h.bytes[f.at+i] != f.want[i] {
+		n, want := 0, h.want(f.at, f.want)
+		for i := range want {
+			if h.bytes[f.at+i] != want[i] {
 				n++
 			}
 		}
 		switch {
-		case f.at == atPageSize && readable && h.sized(), (f.at == atVacuum || f.at == atStepwise) && !h.tree:
+		case f.at == atPageSize && readable && h.sized() && !h.contradicted(), (f.at == atVacuum || f.at == atStepwise) && !h.tree:
 			n = 0
 		case f.at == atAppID && n > 1:
 			return nil
@@ -151,15 +173,46 @@ func (h *header) faults(readable bool) (names []string) {
 	if h.bytes[atVersion+3] == 0 {
 		names = append(names, "the format of the store")
 	}
-	if h.quiet && h.counted() && h.sized() && h.pages() != h.size/pageBytes0 && h.size%pageBytes0 == 0 {
+	if n := h.pageBytes(); h.quiet && h.counted() && h.sized() && h.pages() != h.size/n && h.size%n == 0 {
 		names = append(names, "the number of pages")
 	}
 	return names
 }
 
+// want is what the header has to say at a place.
+func (h *header) want(at int, fixed string) string {
+	if at == atPageSize {
+		return string(binary.BigEndian.AppendUint16(nil, uint16(h.pageBytes())))
+	}
+	return fixed
+}
+
+// pageBytes is the size of a page of the file: what the header says, unless that is
+// neither of ours, or the number of pages contradicts it; then the one that the file
+// looks like.
+func (h *header) pageBytes() int64 {
+	said := h.saidBytes()
+	if (said == narrowBytes || said == wideBytes) && !h.contradicted() {
+		return said
+	}
+	if h.page {
+		return narrowBytes
+	}
+	return wideBytes
+}
+
+// contradicted reports whether the header has one of our sizes, and the number of
+// pages is right for the other one.
+func (h *header) contradicted() bool {
+	said := h.saidBytes()
+	return (said == narrowBytes || said == wideBytes) && h.quiet && h.counted() && h.pages()*(narrowBytes+wideBytes-said) == h.size
+}
+
+func (h *header) saidBytes() int64 { return int64(binary.BigEndian.Uint16(h.bytes[atPageSize:])) }
+
 // sized reports whether the size of a page is one that SQLite knows.
 func (h *header) sized() bool {
-	n := int64(binary.BigEndian.Uint16(h.bytes[atPageSize:]))
+	n := h.saidBytes()
 	return n == 1 || n >= 512 && n&(n-1) == 0 && h.size%n == 0
 }
 
@@ -178,13 +231,13 @@ func (h *header) pages() int64 {
 func (h *header) mended() []byte {
 	b := h.bytes
 	for _, f := range fixed {
-		copy(b[f.at:], f.want)
+		copy(b[f.at:], h.want(f.at, f.want))
 	}
 	b[18], b[19] = 2, 2
 	if b[atVersion+3] == 0 {
 		b[atVersion+3] = Format
 	}
-	binary.BigEndian.PutUint32(b[atPageCount:], uint32(h.size/pageBytes0))
+	binary.BigEndian.PutUint32(b[atPageCount:], uint32(h.size/h.pageBytes()))
 	copy(b[92:96], b[24:28])
 	return b[:]
 }

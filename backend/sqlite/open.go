@@ -414,7 +414,7 @@ func fill(path string, set setting) error {
 		return err
 	}
 	defer c.close()
-	if err := c.run("PRAGMA journal_mode=WAL"); err != nil {
+	if err := c.run(fmt.Sprintf("PRAGMA page_size=%d; PRAGMA journal_mode=WAL", wideBytes)); err != nil {
 		return err
 	}
 	if err := c.run("BEGIN; " + tables + views()); err != nil {

@@ -14,6 +14,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
+// narrowPages makes a store one as it was made before.
+var narrowPages = fmt.Sprintf("PRAGMA journal_mode=DELETE; PRAGMA page_size=%d; VACUUM; PRAGMA journal_mode=WAL", narrowBytes)
+
 // flipStore makes the store of the flip tests, closed, and returns its bytes
 // and the pages that its schema is kept in.
 func flipStore(t *testing.T, finish string) (path string, whole []byte, schema []int64) {
@@ -70,7 +73,7 @@ func repaired(path string) (said string, err error) {
 // is read as it was, or the error says so and a repair brings everything back.
 func TestFlippedBytesOfTheSchemaHideNothing(t *testing.T) {
 	t.Parallel()
-	for what, finish := range map[string]string{"as it was made": "SELECT 1", "made smaller": "VACUUM"} {
+	for what, finish := range map[string]string{"as it was made": "SELECT 1", "made smaller": "VACUUM", "with the pages of before": narrowPages} {
 		t.Run(what, func(t *testing.T) {
 			from, whole, schema := flipStore(t, finish)
 			good, complained := readAll(from)
@@ -86,14 +89,23 @@ func TestFlippedBytesOfTheSchemaHideNothing(t *testing.T) {
 				step = 1
 			}
 			dir := t.TempDir()
+			pageBytes := int64(wideBytes)
+			if finish == narrowPages {
+				pageBytes = narrowBytes
+			}
 			var flips, read, written int
 			for _, page := range schema {
-				for at := 0; at < pageBytes0; at += 1 + rnd.IntN(2*step-1) {
+				for at := 0; at < int(pageBytes); at += 1 + rnd.IntN(2*step-1) {
 					flips++
-					r, w := flip(t, dir, whole, good, (page-1)*pageBytes0+int64(at), byte(1)<<rnd.IntN(8))
+					r, w := flip(t, dir, whole, good, (page-1)*pageBytes+int64(at), byte(1)<<rnd.IntN(8))
 					read, written = read+r, written+w
 				}
 			}
+			// One size may be turned into another one that stores have.
+			for bit := 1; bit < 256; bit += max(step/32, 1) {
+				flip(t, dir, whole, good, atPageSize, byte(bit))
+			}
+			flip(t, dir, whole, good, atPageSize, (wideBytes^narrowBytes)>>8)
 			for at := range int64(headerBytes + 12) { // and every byte of the header
 				flips++
 				r, w := flip(t, dir, whole, good, at, byte(1)<<rnd.IntN(8))

@@ -19,7 +19,7 @@ import (
 // that needs little space, and the reserve is filled again.
 const (
 	reserveEnd   = ".reserve"
-	reserveBytes = 256 << 10
+	reserveBytes = 512 << 10
 )
 
 // fillReserve allocates the reserve, as far as there is space. It is called
@@ -224,7 +224,7 @@ func (w *writer) mayUseReserve(p *pending) bool {
 		return true
 	}
 	free, err := w.c.number("PRAGMA freelist_count")
-	return err == nil && free > 64+int64(2*size(p.batch))/pageBytes0
+	return err == nil && free > 64+int64(2*size(p.batch))/narrowBytes
 }
 
 // scrubPages is how many pages are overwritten in one commit: they fit into the

@@ -225,10 +225,10 @@ func TestStoreOnADiskThatCannotBeWrittenIsRead(t *testing.T) {
 }
 
 func TestFullDiskKeepsTheStoreFromBeingUpgraded(t *testing.T) {
-	dir := mounted(t, "size=2m")
+	dir := mounted(t, "size=3m")
 	b := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true})
 	log := key("session", "s")
-	for seq := int64(1); seq <= 25; seq++ {
+	for seq := int64(1); seq <= 35; seq++ {
 		keep(t, b, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, seq, "user", strings.Repeat("x", 40<<10))}}}})
 	}
 	b.Close()

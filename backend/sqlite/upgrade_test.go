@@ -219,7 +219,7 @@ func TestStoreThatIsDamagedIsNotUpgraded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteAt([]byte(strings.Repeat("x", 4096)), (root-1)*4096); err != nil {
+	if _, err := f.WriteAt([]byte(strings.Repeat("x", wideBytes)), (root-1)*wideBytes); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()

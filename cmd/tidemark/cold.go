@@ -25,7 +25,8 @@ func coldCommand(a *app) *cobra.Command {
 		Short: "Keep the older lines of quiet sessions in a folder or in storage",
 		Long: `Moves the older lines of sessions that nobody touched for some time out of the
 store, as compressed segments in a folder (file:/srv/cold) or in storage that
-speaks S3 (s3://BUCKET/PREFIX). What is encrypted stays encrypted. Lists, searches
+speaks S3 (s3://BUCKET/PREFIX); or packs them in the store itself (store:), where
+they need a fraction of the room and no other place. What is encrypted stays encrypted. Lists, searches
 and the newest 64 lines of each session stay here; older ones are read from their
 segments when somebody asks for them, and all come back when somebody goes on with
 the session. Only the store knows which segments there are: keep both.`,
@@ -151,7 +152,7 @@ readable. Objects that nothing needs any more are deleted a day later.`,
 		},
 	}
 	cmd.Flags().StringVar(&older, "older", "90d", "sessions that nobody touched for so long, like 90d or 36h")
-	cmd.Flags().StringVar(&to, "to", "", "where to: file:/DIR or s3://BUCKET/PREFIX ($TIDEMARK_COLD)")
+	cmd.Flags().StringVar(&to, "to", "", "where to: file:/DIR, s3://BUCKET/PREFIX or store: ($TIDEMARK_COLD)")
 	everyoneFlag(cmd, &everyone)
 	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "say what would be moved, and move nothing")
 	return cmd

@@ -64,7 +64,7 @@ is refused.`,
 				return err
 			}
 			i.Tool, i.DryRun, i.Again = from, dryRun, again
-			transfer.CollectMore(os.Environ())
+			defer transfer.CollectMore(os.Environ())()
 			defer func() { a.opened = i.Opened }()
 			if all {
 				err = a.importHomes(cmd.Context(), i)

@@ -39,34 +39,34 @@ func (s statement) since(was statement) statement {
 
 // answer is a reply that has tokens.
 type answer struct {
-	id     string // of the message
-	lead   int    // the first record of its entry; below 0: it is before those that are read
-	entry  string // its uuid
-	model  string
+	id     uint32 // of the message, as all texts by number
+	model  uint32
+	lead   int32 // the first record of its entry; below 0: it is before those that are read
 	weight float64
 }
 
 // bill is the costs of a transcript, as they become known.
 type bill struct {
+	texts  *convert.Interner    // ids and models
 	open   []answer             // since the last statement
 	before int                  // how many of them are from a point
 	seen   convert.Memory       // message ids
 	stated map[string]statement // by model, as of the last statement
-	costs  map[int]float64      // by leading record
-	last   int                  // the leading record of the newest answer that was settled
+	costs  map[int32]float64    // by leading record
+	last   int32                // the leading record of the newest answer that was settled
 	shared bool                 // workers share what is left over
 
-	names   map[int]string // the uuids of leading records before those that are read
-	unknown bool           // answers before those are not known
-	missed  bool           // a statement was about them
+	names   map[int32]string // the uuids of leading records before those that are read
+	unknown bool             // answers before those are not known
+	missed  bool             // a statement was about them
 }
 
-func newBill() *bill {
-	return &bill{stated: map[string]statement{}, costs: map[int]float64{}}
+func newBill(texts *convert.Interner) *bill {
+	return &bill{texts: texts, seen: convert.MemoryOf(texts), stated: map[string]statement{}, costs: map[int32]float64{}}
 }
 
 // see adds a record of a reply; earlier records may belong to the same reply.
-func (b *bill) see(r record, lead int, entry string) {
+func (b *bill) see(r record, lead int32) {
 	if r.Type != "assistant" || r.APIError || r.Message.Model == synthetic {
 		return
 	}
@@ -83,7 +83,7 @@ func (b *bill) see(r record, lead int, entry string) {
 		return
 	}
 	b.seen.Set(ofBill, id, "")
-	b.open = append(b.open, answer{id, lead, entry, r.Message.Model, w})
+	b.open = append(b.open, answer{b.texts.Intern(id), b.texts.Intern(r.Message.Model), lead, w})
 }
 
 // answer returns the open answer of a message id, and whether the id is known, also of
@@ -93,8 +93,9 @@ func (b *bill) answer(id string) (open *answer, known bool) {
 	if id == "" {
 		return nil, false
 	}
+	number := b.texts.Intern(id)
 	for i := range b.open[:b.before] {
-		if b.open[i].id == id {
+		if b.open[i].id == number {
 			return &b.open[i], true
 		}
 	}
@@ -102,7 +103,7 @@ func (b *bill) answer(id string) (open *answer, known bool) {
 		return nil, false
 	}
 	for i := len(b.open) - 1; i >= b.before; i-- { // mostly the newest
-		if b.open[i].id == id {
+		if b.open[i].id == number {
 			return &b.open[i], true
 		}
 	}
@@ -124,9 +125,10 @@ func (b *bill) settle(models map[string]json.RawMessage) {
 		d := s.since(b.stated[model])
 		b.stated[model] = s
 		rest := d.Cost
+		named := b.texts.Intern(model)
 		for i := len(b.open) - 1; i >= 0 && d.weight() > 0; i-- {
 			a := b.open[i]
-			if a.model != model {
+			if a.model != named {
 				continue
 			}
 			share := d.Cost * a.weight / d.weight()
@@ -153,11 +155,14 @@ func (b *bill) settle(models map[string]json.RawMessage) {
 // the session: a worker's transcript has no statements.
 func (b *bill) charge(rates map[string]float64) {
 	for _, a := range b.open {
-		if cost := rates[a.model] * a.weight; cost > 0 {
+		if cost := rates[b.texts.Text(a.model)] * a.weight; cost > 0 {
 			b.costs[a.lead] = cost
 		}
 	}
 }
+
+// close lets go what only the first reading needs.
+func (b *bill) close() { b.open, b.seen = nil, convert.Memory{} }
 
 // rates are what one unit of weight costs, by model.
 func (b *bill) rates() map[string]float64 {

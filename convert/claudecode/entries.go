@@ -19,7 +19,7 @@ const synthetic = "<synthetic>"
 // entries reads the transcript a second time and yields its entries.
 func (t *transcript) entries(ctx context.Context, o *outline, marker *convert.Marker) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		again := transcript{fsys: t.fsys, file: t.file, mine: t.mine, bare: t.bare, careful: t.careful}
+		again := transcript{fsys: t.fsys, file: t.file, mine: t.mine, bare: t.bare, careful: t.careful, texts: o.texts}
 		b := newBuilder(o)
 		if t.from != nil {
 			again.from = t.from.copy()
@@ -67,7 +67,7 @@ func (t transcript) late(ctx context.Context) iter.Seq2[convert.Entry, error] {
 type builder struct {
 	o       *outline
 	waiting []*joined
-	byLead  map[int]*joined
+	byLead  map[int32]*joined
 	settled bool // nothing grows any more
 	begun   bool
 	last    time.Time
@@ -162,7 +162,8 @@ const (
 )
 
 func newBuilder(o *outline) *builder {
-	return &builder{o: o, byLead: map[int]*joined{}, mem: new(convert.Memory)}
+	mem := convert.MemoryOf(o.texts)
+	return &builder{o: o, byLead: map[int32]*joined{}, mem: &mem}
 }
 
 // flush yields the entries that can no longer grow.
@@ -189,8 +190,8 @@ func (b *builder) add(it item) {
 	lead := b.o.lead[it.n]
 	d := b.byLead[lead]
 	if d == nil {
-		e.Draft = lead >= b.o.drafts
-		d = &joined{Entry: convert.Entry{Entry: e, ID: it.UUID}, until: b.o.until[lead]}
+		e.Draft = int(lead) >= b.o.drafts
+		d = &joined{Entry: convert.Entry{Entry: e, ID: it.UUID}, until: int(b.o.until[lead])}
 		d.At = it.at()
 		if d.At.IsZero() {
 			d.At = b.last

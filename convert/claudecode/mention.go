@@ -96,7 +96,7 @@ func (o *outline) mention(it item) {
 		o.prompt, o.asked, o.askedAt = it.UUID, it.n, it.start
 	case it.Type == "attachment" && o.prompt != "" && it.Parent == o.prompt && it.start-o.askedAt <= joinBytes && mentionOf(it.Attached).media() != "":
 		o.prompt = it.UUID
-		o.lead[it.n], o.until[o.asked] = o.asked, it.n
+		o.lead[it.n], o.until[o.asked] = int32(o.asked), int32(it.n)
 		o.dropPoints(o.asked)
 	}
 }

@@ -30,8 +30,10 @@ const (
 // outline is the result of a first reading of a transcript: what must be known
 // of the session before its entries, and which records form one reply.
 type outline struct {
-	lead  []int // for each record, the first one of its entry
-	until []int // for a leading record, the last one of its entry
+	texts *convert.Interner // ids, for the second reading as well
+	uuids []uint32          // of the records
+	lead  []int32           // for each record, the first one of its entry
+	until []int32           // for a leading record, the last one of its entry
 
 	prompt   string // the last record of a prompt that may grow; it begins at the record asked
 	asked    int
@@ -56,7 +58,6 @@ type outline struct {
 	dropped  int
 	after    []json.RawMessage
 	bill     *bill
-	uuids    []string    // of the records
 	points   []candidate // at which a later reading may go on, in order
 }
 
@@ -70,13 +71,14 @@ type aside struct {
 // read makes the outline of a transcript. A nil error does not mean that every
 // line was readable: the second reading reports those.
 func (t *transcript) read(ctx context.Context) (*outline, error) {
-	o := &outline{calls: map[string]string{}, asideOf: map[string]int{}, prompts: map[uint64]string{}, seed: maphash.MakeSeed(), bill: newBill()}
+	o := &outline{calls: map[string]string{}, asideOf: map[string]int{}, prompts: map[uint64]string{}, seed: maphash.MakeSeed(), texts: new(convert.Interner)}
+	o.bill = newBill(o.texts)
 	if t.from != nil {
 		t.from.restore(o)
 	}
 	o.bill.shared = t.helped
 	mine := t.mine
-	whole := transcript{fsys: t.fsys, file: t.file, bare: t.bare, careful: t.careful, from: t.from, mine: func(r record) bool {
+	whole := transcript{fsys: t.fsys, file: t.file, bare: t.bare, careful: t.careful, from: t.from, texts: o.texts, mine: func(r record) bool {
 		if !mine(r) {
 			o.asidesOf(r)
 			o.bill.shared = true
@@ -84,7 +86,6 @@ func (t *transcript) read(ctx context.Context) (*outline, error) {
 		}
 		return true
 	}}
-	ids := map[string]int{}
 	for it, err := range whole.records(ctx, o.note) {
 		if convert.IsSkip(err) {
 			continue
@@ -94,15 +95,14 @@ func (t *transcript) read(ctx context.Context) (*outline, error) {
 		}
 		o.candidate(it, whole.requests, whole.dropped)
 		o.leaf = ""
-		ids[it.UUID] = it.n
-		o.uuids = append(o.uuids, it.UUID)
+		o.uuids = append(o.uuids, o.texts.Intern(it.UUID))
 		o.see(it.record)
 		o.join(it)
-		o.bill.see(it.record, o.lead[it.n], o.uuids[o.lead[it.n]])
+		o.bill.see(it.record, o.lead[it.n])
 	}
 	o.drafts = o.unfinished()
 	o.bill.charge(t.rates)
-	if o.head = o.leads(ids); o.head == "" && o.leaf != "" && t.from != nil {
+	if o.head = o.leads(); o.head == "" && o.leaf != "" && t.from != nil {
 		o.head, _ = t.from.Memory.Get(ofRecord, o.leaf)
 	}
 	if t.from != nil && (t.from.Memory.Missed() || o.bill.missed || o.bill.seen.Missed() || len(o.asides) > 0) {
@@ -117,18 +117,20 @@ func (t *transcript) read(ctx context.Context) (*outline, error) {
 
 // leads returns the record that begins the entry of the leaf, "" when there is
 // no such leaf.
-func (o *outline) leads(ids map[string]int) string {
-	n, ok := ids[o.leaf]
+func (o *outline) leads() string {
+	leaf, ok := o.texts.Find(o.leaf)
 	if !ok {
 		return ""
 	}
-	for id, i := range ids {
-		if i == o.lead[n] {
-			return id
-		}
+	n := slices.Index(o.uuids, leaf)
+	if n < 0 {
+		return ""
 	}
-	return ""
+	return o.uuid(o.lead[n])
 }
+
+// uuid is that of a record.
+func (o *outline) uuid(n int32) string { return o.texts.Text(o.uuids[n]) }
 
 // note takes titles and the leaf from records without a uuid.
 func (o *outline) note(r record) {
@@ -243,7 +245,7 @@ type reply struct {
 
 // join decides whether a record continues a reply.
 func (o *outline) join(it item) {
-	o.lead, o.until = append(o.lead, it.n), append(o.until, it.n)
+	o.lead, o.until = append(o.lead, int32(it.n)), append(o.until, int32(it.n))
 	if it.Type != "assistant" {
 		if it.endsTurn() {
 			o.endTurn()
@@ -259,7 +261,7 @@ func (o *outline) join(it item) {
 		return
 	case r.id == m.ID && it.n-r.last <= joinRecords && it.start-r.start <= joinBytes:
 		r.last = it.n
-		o.lead[it.n], o.until[r.lead] = r.lead, it.n
+		o.lead[it.n], o.until[r.lead] = int32(r.lead), int32(it.n)
 		o.dropPoints(r.lead)
 	default:
 		*r = reply{m.ID, it.n, it.n, it.start}
@@ -308,6 +310,7 @@ func (src source) read(ctx context.Context, fsys fs.FS, from *point) (*convert.S
 	if len(src.agents) == 0 {
 		marker = o.marker()
 	}
+	o.bill.close()
 	s := &convert.Session{
 		Session: tidemark.Session{
 			Title:     cmp.Or(o.title[:]...),

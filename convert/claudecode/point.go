@@ -50,12 +50,11 @@ type openAnswer struct {
 // candidate is a place at which a later reading may go on, with what the first
 // reading knew there.
 type candidate struct {
-	n      int
-	at     convert.Mark
-	about  point
-	open   []answer
-	billed *convert.Memory
-	bills  int // how many were in it
+	n     int
+	at    convert.Mark
+	about point
+	open  []answer
+	bills int // how many answers the bill had seen
 }
 
 // maxPoints bounds the candidates that are remembered: only the last ones can turn
@@ -74,11 +73,11 @@ func (o *outline) candidate(it item, requests, dropped int) {
 		o.points = slices.Delete(o.points, 1, maxPoints/2)
 	}
 	b := o.bill
-	c := candidate{n: it.n, at: it.line, open: slices.Clip(b.open), billed: &b.seen, bills: b.seen.Len()}
+	c := candidate{n: it.n, at: it.line, open: slices.Clip(b.open), bills: b.seen.Len()}
 	c.about = point{Title: o.title, Model: o.model, Project: o.project, Version: o.version, Created: o.created, Updated: o.updated, Own: o.own,
 		Requests: requests, Dropped: dropped, Stated: b.stated, Unknown: b.unknown, Cost: b.costs[b.last]}
-	if c.about.Settled = b.names[b.last]; b.last >= 0 && b.last < len(o.uuids) && c.about.Cost > 0 {
-		c.about.Settled = o.uuids[b.last]
+	if c.about.Settled = b.names[b.last]; b.last >= 0 && int(b.last) < len(o.uuids) && c.about.Cost > 0 {
+		c.about.Settled = o.uuid(b.last)
 	}
 	o.points = append(o.points, c)
 }
@@ -101,7 +100,27 @@ func (o *outline) marker() *convert.Marker {
 	if last.n == 0 || len(last.open) > maxOpen && len(last.about.Stated) > 0 {
 		return nil
 	}
+	last.billed(o)
+	o.points = []candidate{last}
 	return &convert.Marker{End: last.at}
+}
+
+// billed completes a candidate with what the bill has of it.
+func (c *candidate) billed(o *outline) {
+	p := &c.about
+	p.Billed, _ = o.bill.seen.Until(c.bills) // names alone always marshal
+	if len(p.Stated) == 0 {
+		p.Unknown = p.Unknown || len(c.open) > 0
+	} else {
+		for _, a := range c.open {
+			entry := o.bill.names[a.lead]
+			if a.lead >= 0 {
+				entry = o.uuid(a.lead)
+			}
+			p.Open = append(p.Open, openAnswer{o.texts.Text(a.id), entry, o.texts.Text(a.model), a.weight})
+		}
+	}
+	c.open = nil
 }
 
 // point completes what is known at a candidate with what the second reading knows
@@ -109,14 +128,6 @@ func (o *outline) marker() *convert.Marker {
 func (c candidate) point(b *builder) point {
 	p := c.about
 	p.Last, p.Memory = b.last, *b.mem
-	p.Billed, _ = c.billed.Until(c.bills) // names alone always marshal
-	if len(p.Stated) == 0 {
-		p.Unknown = p.Unknown || len(c.open) > 0
-		return p
-	}
-	for _, a := range c.open {
-		p.Open = append(p.Open, openAnswer{a.id, a.entry, a.model, a.weight})
-	}
 	return p
 }
 
@@ -131,21 +142,21 @@ func (p *point) copy() *point {
 func (p *point) restore(o *outline) {
 	o.title, o.model, o.project, o.version, o.created, o.updated, o.own = p.Title, p.Model, p.Project, p.Version, p.Created, p.Updated, p.Own
 	b := o.bill
-	b.names, b.unknown = make(map[int]string), p.Unknown
+	b.names, b.unknown = make(map[int32]string), p.Unknown
 	if err := json.Unmarshal(p.Billed, &b.seen); err != nil {
 		b.missed = true
 	}
 	if p.Stated != nil {
 		b.stated = maps.Clone(p.Stated)
 	}
-	b.last = -len(p.Open) - 1
+	b.last = -int32(len(p.Open)) - 1
 	if p.Settled != "" {
 		b.names[b.last], b.costs[b.last] = p.Settled, p.Cost
 	}
 	for i, a := range p.Open {
-		lead := i - len(p.Open)
+		lead := int32(i - len(p.Open))
 		b.names[lead] = a.Entry
-		b.open = append(b.open, answer{a.ID, lead, a.Entry, a.Model, a.Weight})
+		b.open = append(b.open, answer{b.texts.Intern(a.ID), b.texts.Intern(a.Model), lead, a.Weight})
 	}
 	b.before = len(b.open)
 }

@@ -141,6 +141,8 @@ type transcript struct {
 	careful bool
 	// from is where it goes on; nil: at the beginning.
 	from *point
+	// texts are ids in it that are known; nil: none are.
+	texts *convert.Interner
 
 	// What a complete reading leaves behind.
 	requests int               // request logs that were skipped
@@ -160,7 +162,10 @@ func all(record) bool { return true }
 // have no uuid, are passed to see if it is given.
 func (t *transcript) records(ctx context.Context, see func(record)) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
-		g := reading{transcript: t, see: see, seen: map[string]uint64{}, seed: maphash.MakeSeed()}
+		g := reading{transcript: t, see: see, seed: maphash.MakeSeed()}
+		if t.texts == nil {
+			t.texts = new(convert.Interner)
+		}
 		t.requests, t.dropped, t.after = 0, 0, nil
 		var at convert.Mark
 		if t.from != nil {
@@ -204,7 +209,7 @@ func (t *transcript) records(ctx context.Context, see func(record)) iter.Seq2[it
 type reading struct {
 	*transcript
 	see   func(record)
-	seen  map[string]uint64 // uuids, and the hashes of their lines
+	seen  []uint64 // the hashes of the lines of uuids, by the number of the text; 0 for others
 	seed  maphash.Seed
 	notes notes
 
@@ -257,18 +262,28 @@ func (g *reading) take(line convert.Line) (*record, error) {
 	case !g.mine(r):
 		return nil, nil
 	}
-	sum := maphash.Bytes(g.seed, line.Text)
-	old, twice := g.seen[r.UUID]
+	sum := max(maphash.Bytes(g.seed, line.Text), 1)
+	old := g.seenAs(r.UUID)
+	twice := *old != 0
 	switch {
-	case twice && old == sum:
+	case *old == sum:
 		return nil, nil
 	case !twice && g.before != nil && (g.before.Has(ofRecord, r.UUID) || g.before.Missed()):
 		return nil, convert.ErrWhole
 	case twice:
 		return nil, convert.Skipf(g.file, "line %d: another record has its uuid %s", line.Number, r.UUID)
 	}
-	g.seen[r.UUID] = sum
+	*old = sum
 	return &r, nil
+}
+
+// seenAs is the hash of the line in which a uuid was seen, 0 if it was not.
+func (g *reading) seenAs(uuid string) *uint64 {
+	n := int(g.texts.Intern(uuid))
+	if more := n + 1 - len(g.seen); more > 0 {
+		g.seen = append(g.seen, make([]uint64, more)...)
+	}
+	return &g.seen[n]
 }
 
 // notes are records outside the tree, collected until the next record of the

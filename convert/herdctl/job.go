@@ -139,8 +139,12 @@ func jobObject(j tidemark.Job) (o object, lost []string) {
 			exit = tidemark.ExitCancelled
 		}
 	}
-	waits := status == tidemark.JobAbandoned && j.FinishedAt.IsZero() // as it was imported
+	// As they were imported: nothing here ended them.
+	waits := status == tidemark.JobAbandoned && j.FinishedAt.IsZero()
+	ran := status == tidemark.JobInterrupted && j.FinishedAt.IsZero() && exit == ""
 	switch {
+	case ran:
+		status = tidemark.JobRunning
 	case status == tidemark.JobInterrupted:
 		status, exit = tidemark.JobFailed, tidemark.ExitError
 	case waits:
@@ -148,7 +152,7 @@ func jobObject(j tidemark.Job) (o object, lost []string) {
 	case status == tidemark.JobAbandoned:
 		status, exit = tidemark.JobCancelled, tidemark.ExitCancelled
 	}
-	if status != j.Status && !waits {
+	if status != j.Status && !waits && !ran {
 		lost = append(lost, "status "+j.Status+" is written as "+status+", exit reason "+exit)
 	} else if exit != j.ExitReason {
 		lost = append(lost, "exit reason "+j.ExitReason+" is written as "+exit)

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
@@ -171,6 +172,7 @@ func (l *looking) entryView(t *render.Transcript, e tidemark.Entry, damage error
 		limit = resultBytes
 	}
 	v.Entry, v.Bytes = cutEntry(e, limit)
+	v.Stopped = e.Role == tidemark.Assistant && chat.Stopped(e)
 	if damage != nil {
 		v.Damage = render.CleanLine(damage.Error())
 		var html bytes.Buffer

@@ -27,8 +27,12 @@ const (
 	homeRows = 6
 	// heatWeeks is how far back the heat map goes: a year.
 	heatWeeks = 53
+	// maxTold is how many views of one survey are kept.
+	maxTold = 16
 	// failedSpan is how far back failed jobs count as news.
 	failedSpan = "24h"
+	// countedFailed is how many of them are counted; there are rarely more.
+	countedFailed = 1000
 )
 
 // zoneCookie is where the browser says in which time zone its user is.
@@ -69,7 +73,7 @@ func (s *Site) homePage(r *http.Request) (view, error) {
 	v.Task = taskView(t)
 	if u != nil {
 		v.Ready = true
-		u.tell(&v, today-span+1, today, zone)
+		u.tellOnce(&v, today-span+1, today, zone)
 	}
 	return view{s.frame(r, "home"), v}, nil
 }
@@ -121,7 +125,7 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 		}
 	}
 	since := s.o.Now().Add(-spans[failedSpan])
-	for j, err := range of.JobsAfter(ctx, fleet.JobFilter{Status: tidemark.JobFailed, Limit: listedJobs + 1}, fleet.Mark{}) {
+	for j, err := range of.JobsAfter(ctx, fleet.JobFilter{Status: tidemark.JobFailed, Limit: countedFailed + 1}, fleet.Mark{}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
 		}
@@ -129,6 +133,10 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 			return err
 		}
 		if j.Mark.At.Before(since) {
+			break
+		}
+		if v.Failed == countedFailed {
+			v.MoreFailed = true
 			break
 		}
 		v.Failed++
@@ -153,6 +161,9 @@ func homeSession(i store.Info, used web.Used) web.HomeSession {
 	return web.HomeSession{Name: i.Name(), ID: string(i.ID), Title: render.CleanLine(i.Title), Agent: render.CleanLine(i.Agent), Project: render.CleanLine(i.Project), UpdatedAt: i.UpdatedAt, Used: used}
 }
 
+// toolOf is the tool that a session came from.
+func toolOf(i store.Info) string { return cmp.Or(i.Tool, store.Native) }
+
 // homeSum is a row of the first page while it is added up.
 type homeSum struct {
 	web.HomeRow
@@ -167,6 +178,23 @@ func (h *homeSum) add(session string, of hourly) {
 	h.Prompts += of.prompts
 	h.Tokens = sum(h.Tokens, of.tokens)
 	h.Cost.Add(of.cost)
+}
+
+// tellOnce fills in what tell does, which is the same for every view of one survey.
+func (u *survey) tellOnce(v *web.HomeView, from, to int, zone *time.Location) {
+	name := fmt.Sprint(from, to, zone)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.told[name]
+	if t == nil {
+		if u.told == nil || len(u.told) == maxTold {
+			u.told = make(map[string]*web.HomeView)
+		}
+		t = &web.HomeView{Parts: v.Parts, Top: v.Top}
+		u.tell(t, from, to, zone)
+		u.told[name] = t
+	}
+	v.Any, v.Gone, v.Total, v.Parts, v.Hours, v.Heat, v.Months, v.Top = t.Any, t.Gone, t.Total, t.Parts, t.Hours, t.Heat, t.Months, t.Top
 }
 
 // tell fills in what the days from one to another had, and the year.
@@ -204,7 +232,7 @@ func (u *survey) tell(v *web.HomeView, from, to int, zone *time.Location) {
 			total.add(name, of)
 			own.add(name, of)
 			v.Hours[t.Hour()].N += of.prompts
-			for part, value := range [...]string{cmp.Or(s.Tool, store.Native), s.Project, at.model} {
+			for part, value := range [...]string{toolOf(s.Info), s.Project, at.model} {
 				if value == "" {
 					continue
 				}
@@ -401,6 +429,14 @@ func goOn(w http.ResponseWriter, r *http.Request) string {
 		return to
 	}
 	return ""
+}
+
+// KeepNext remembers the page that whoever signs in came from, if the address names
+// one of this site as next.
+func KeepNext(w http.ResponseWriter, r *http.Request) {
+	if to := ownPath(r.URL.Query().Get("next")); to != "/" && r.Method == http.MethodGet {
+		http.SetCookie(w, next(r, to, nextSeconds))
+	}
 }
 
 // nextCookie keeps where somebody wanted to go while they sign in. Whoever signs

@@ -29,7 +29,11 @@ const (
 // spans are how far back a list or a picture of jobs may go.
 var spans = map[string]time.Duration{"1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
-var jobStatuses = tidemark.JobStatuses()
+// waitsForAnswer, in the place of a status, is that of running jobs of which a call
+// waits for somebody's answer.
+const waitsForAnswer = "waits"
+
+var jobStatuses = append(tidemark.JobStatuses(), waitsForAnswer)
 
 // jobItem is a job as a page shows it.
 func (s *Site) jobItem(j tidemark.Job) web.JobItem {
@@ -137,6 +141,9 @@ func (s *Site) jobsPage(r *http.Request) (view, error) {
 
 // listJobItems gathers one page of the list.
 func (s *Site) listJobItems(r *http.Request, st *fleet.Store, v *web.JobsView, now time.Time) error {
+	if v.Status == waitsForAnswer {
+		return s.waitingJobs(r.Context(), st, v)
+	}
 	caller := request.CallerOf(r.Context())
 	var after fleet.Mark
 	if text := r.URL.Query().Get("cursor"); text != "" {
@@ -167,6 +174,13 @@ func (s *Site) listJobItems(r *http.Request, st *fleet.Store, v *web.JobsView, n
 // runs, however long it has.
 func (s *Site) drawJobs(ctx context.Context, st *fleet.Store, v *web.JobsView, now time.Time) error {
 	from := now.Add(-spans[v.Since])
+	if v.Status == waitsForAnswer {
+		if err := s.waitingJobs(ctx, st, v); err != nil {
+			return err
+		}
+		s.draw(v, from, now)
+		return nil
+	}
 	drawn := make(map[string]bool)
 	add := func(j tidemark.Job) {
 		if !drawn[j.ID] {
@@ -200,6 +214,39 @@ func (s *Site) drawJobs(ctx context.Context, st *fleet.Store, v *web.JobsView, n
 		}
 		add(j.Job)
 	}
+	s.draw(v, from, now)
+	return nil
+}
+
+// waitingJobs gathers the jobs of which a call waits for an answer, whenever they
+// changed last: who looks for them wants all.
+func (s *Site) waitingJobs(ctx context.Context, st *fleet.Store, v *web.JobsView) error {
+	waiting, err := waitingItems(ctx, st, "")
+	if err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	for _, w := range waiting {
+		if seen[w.Job] || v.Agent != "" && w.Agent != v.Agent {
+			continue
+		}
+		seen[w.Job] = true
+		j, err := st.Job(ctx, w.Job)
+		if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
+			continue // it has ended meanwhile; verify reports damage
+		}
+		if err != nil {
+			return err
+		}
+		v.Items = append(v.Items, s.jobItem(j))
+	}
+	slices.SortFunc(v.Items, func(a, b web.JobItem) int { return b.StartedAt.Compare(a.StartedAt) })
+	return nil
+}
+
+// draw makes the picture of the jobs that were gathered, and leaves those of the
+// table.
+func (s *Site) draw(v *web.JobsView, from, now time.Time) {
 	slices.SortFunc(v.Items, func(a, b web.JobItem) int { return b.StartedAt.Compare(a.StartedAt) })
 	lane := func(j web.JobItem) string { return j.Agent }
 	if v.By == "node" {
@@ -208,7 +255,6 @@ func (s *Site) drawJobs(ctx context.Context, st *fleet.Store, v *web.JobsView, n
 	v.Timeline = web.NewTimeline(slices.Clone(v.Items), from, now, lane)
 	v.Drawn = len(v.Items)
 	v.Items = v.Items[:min(v.Drawn, tableJobs)]
-	return nil
 }
 
 // watched records the state of a page's forms, and whether the requesting

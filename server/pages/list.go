@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"net/http"
 	"net/url"
@@ -28,6 +29,8 @@ type listed struct {
 	until  time.Time
 	active *wasActive
 	costs  *survey // what sessions cost; nil: it is not known yet, or nobody asked
+	survey *survey // the last one, if the list needs all sessions; nil: there is none
+	recall bool    // sessions are those of the survey, which may have changed since
 	view   web.SessionsView
 }
 
@@ -92,12 +95,16 @@ func (s *Site) listed(r *http.Request) (*listed, error) {
 	return l, err
 }
 
-// unknown are the names in an address that a page does not know, or that count
-// only in a search.
+// unknown are the names in an address that count only in a search, or only in a
+// list.
 func (l *listed) unknown() []string {
+	others := []string{"role", "failed", "count"}
+	if l.view.Query != "" {
+		others = []string{"active", "hour", "gone", "sort", "order", "from"}
+	}
 	var names []string
 	for name := range l.q {
-		if l.view.Query == "" && (name == "role" || name == "failed") {
+		if slices.Contains(others, name) && l.q.Get(name) != "" {
 			names = append(names, name)
 		}
 	}
@@ -120,6 +127,9 @@ func (l *listed) keeps(i store.Info) bool {
 // all are the sessions of the list, the one that changed last first. Those that
 // cannot be read are apart: nothing is known that they could be counted by.
 func (l *listed) all(ctx context.Context) (all []store.Info, damaged []damagedSession, err error) {
+	if known, ok, err := l.known(ctx); ok || err != nil {
+		return slices.DeleteFunc(known, func(i store.Info) bool { return !l.fits(i) || !l.keeps(i) }), nil, err
+	}
 	for i, err := range l.st.Sessions(ctx, l.f) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			damaged = append(damaged, damagedSession{i, err})
@@ -160,7 +170,11 @@ func (s *Site) newest(ctx context.Context, l *listed) error {
 	}
 	var infos []store.Info
 	damage := make(map[string]error)
-	for i, err := range l.st.Sessions(ctx, l.f) {
+	sessions, err := s.inOrder(ctx, l)
+	if err != nil {
+		return err
+	}
+	for i, err := range sessions {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return err
 		}
@@ -180,36 +194,53 @@ func (s *Site) newest(ctx context.Context, l *listed) error {
 	return s.fillRows(ctx, l, infos, damage)
 }
 
+// inOrder are the sessions of a list behind its cursor. A filter that few sessions
+// pass is not tried on all of them in the store, if they are known.
+func (s *Site) inOrder(ctx context.Context, l *listed) (iter.Seq2[store.Info, error], error) {
+	if l.f.Agent != "" || l.f.Tool != "" || l.f.Gone || l.f.Limit == 0 {
+		l.survey, _ = s.surveyOf(ctx, 0)
+	}
+	known, ok, err := l.known(ctx)
+	if !ok || err != nil {
+		return l.st.Sessions(ctx, l.f), err
+	}
+	if a := l.f.After; a != nil {
+		at := slices.IndexFunc(known, func(i store.Info) bool { return i.Name() == a.Name() && i.UpdatedAt.Equal(a.UpdatedAt) }) + 1
+		if at == 0 { // it has changed since
+			at = slices.IndexFunc(known, func(i store.Info) bool { return i.UpdatedAt.Before(a.UpdatedAt) })
+		}
+		if at < 0 {
+			at = len(known)
+		}
+		known = known[at:]
+	}
+	return func(yield func(store.Info, error) bool) {
+		for _, i := range known {
+			if l.fits(i) && !yield(i, nil) {
+				return
+			}
+		}
+	}, nil
+}
+
 // sorted lists by a column. All sessions are looked at; for what they used, all
 // of them have to be counted.
 func (s *Site) sorted(ctx context.Context, l *listed) error {
 	v := &l.view
+	wait := time.Duration(0)
+	if v.Sort == "tokens" || v.Sort == "cost" {
+		wait = glance
+	}
+	u, t := s.surveyOf(ctx, wait)
+	if u == nil && wait > 0 {
+		v.Task = taskView(t)
+	}
+	l.survey = u
 	infos, damaged, err := l.all(ctx)
 	if err != nil {
 		return err
 	}
-	var u *survey
-	if v.Sort == "tokens" || v.Sort == "cost" {
-		var t *task
-		if u, t = s.surveyOf(ctx, glance); u == nil {
-			v.Task = taskView(t)
-		}
-	}
-	less := map[string]func(a, b store.Info) int{
-		"title":   func(a, b store.Info) int { return cmp.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title)) },
-		"project": func(a, b store.Info) int { return cmp.Compare(web.Base(a.Project), web.Base(b.Project)) },
-		"model":   func(a, b store.Info) int { return cmp.Compare(a.Model, b.Model) },
-		"turns":   func(a, b store.Info) int { return cmp.Compare(a.Nodes, b.Nodes) },
-		"tokens":  func(a, b store.Info) int { return cmp.Compare(u.usedBy(a).Tokens(), u.usedBy(b).Tokens()) },
-		"cost":    func(a, b store.Info) int { return cmp.Compare(u.usedBy(a).USD(), u.usedBy(b).USD()) },
-		"age":     func(a, b store.Info) int { return a.UpdatedAt.Compare(b.UpdatedAt) },
-	}[cmp.Or(v.Sort, "age")]
-	slices.SortStableFunc(infos, func(a, b store.Info) int {
-		if v.Up {
-			return less(a, b)
-		}
-		return less(b, a)
-	})
+	infos = sortBy(infos, cmp.Or(v.Sort, "age"), v.Up, u)
 	damage := make(map[string]error)
 	for _, d := range damaged { // in no order: they stand at the end
 		damage[d.Name()] = d.err
@@ -230,9 +261,69 @@ func (s *Site) sorted(ctx context.Context, l *listed) error {
 	return s.fillRows(ctx, l, infos, damage)
 }
 
+// sortKey is what a session is sorted by. What is not known stands at the end, in
+// either order.
+type sortKey struct {
+	at      int // where the session was before
+	text    string
+	number  float64
+	unknown bool
+}
+
+// sortBy sorts sessions by a column; survey may be nil.
+func sortBy(infos []store.Info, column string, up bool, u *survey) []store.Info {
+	keys := make([]sortKey, len(infos))
+	for at, i := range infos {
+		k := sortKey{at: at}
+		switch column {
+		case "title":
+			k.text, k.unknown = strings.ToLower(i.Title), i.Title == ""
+		case "project":
+			k.text, k.unknown = web.Base(i.Project), i.Project == ""
+		case "model":
+			k.text, k.unknown = i.Model, i.Model == ""
+		case "turns":
+			k.number = float64(i.Nodes)
+		case "tokens":
+			n := u.usedBy(i).Tokens()
+			k.number, k.unknown = float64(n), n == 0
+		case "cost":
+			used := u.usedBy(i)
+			k.number, k.unknown = used.USD(), used.CostUSD == nil
+		case "age":
+			k.number = float64(i.UpdatedAt.UnixMicro())
+		}
+		keys[at] = k
+	}
+	slices.SortFunc(keys, func(a, b sortKey) int {
+		if a.unknown != b.unknown {
+			if a.unknown {
+				return 1
+			}
+			return -1
+		}
+		order := cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.text, b.text))
+		if !up {
+			order = -order
+		}
+		return cmp.Or(order, cmp.Compare(a.at, b.at)) // of equals, the one that changed last
+	})
+	sorted := make([]store.Info, len(infos))
+	for to, k := range keys {
+		sorted[to] = infos[k.at]
+	}
+	return sorted
+}
+
 // fillRows makes the rows of the list. The shortest sessions are counted first, so
 // that a long one does not keep the others from being counted.
 func (s *Site) fillRows(ctx context.Context, l *listed, infos []store.Info, damage map[string]error) error {
+	if l.recall {
+		var err error
+		if infos, err = l.current(ctx, infos); err != nil {
+			return err
+		}
+	}
 	if err := l.st.SetMachines(ctx, infos); err != nil {
 		return err
 	}
@@ -284,6 +375,7 @@ func (s *Site) sessionTotals(w http.ResponseWriter, r *http.Request) {
 			l.view.Task = taskView(t)
 			return "totals", l.view, nil
 		}
+		l.survey = u
 		infos, _, err := l.all(r.Context())
 		if err != nil {
 			return "", nil, err

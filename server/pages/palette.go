@@ -2,7 +2,6 @@ package pages
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,16 +9,13 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const (
-	// reachShown is how many sessions the palette lists, and reachRead how many of
-	// the newest it looks through for a title; the search finds the rest.
-	reachShown = 8
-	reachRead  = 500
-	// paneRows is how many sessions are listed beside the one that is read.
-	paneRows = 60
+	// reachShown is how many sessions the palette lists for words, and reachNewest how
+	// many before anything is typed: the actions and pages below are to be seen, too.
+	reachShown  = 8
+	reachNewest = 5
 )
 
 // places are the pages that the palette leads to, by the name of their text.
@@ -53,8 +49,8 @@ func (s *Site) palettePages() {
 	})
 	s.pages.HandleFunc("GET /pane", func(w http.ResponseWriter, r *http.Request) {
 		s.fragment(w, r, func() (string, any, error) {
-			found, err := s.named(r, wordsOf(r), paneRows)
-			return "pane", found, err
+			beside, err := s.pane(r)
+			return "pane", beside, err
 		})
 	})
 	s.pages.HandleFunc("POST /look", func(w http.ResponseWriter, r *http.Request) {
@@ -80,35 +76,6 @@ func ownPath(path string) string {
 	return path
 }
 
-// named are the newest sessions whose title, project or agent has all the words,
-// or whose id begins with the only one.
-func (s *Site) named(r *http.Request, words []string, limit int) ([]web.Reachable, error) {
-	st, err := s.stores.Mine(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	var all []web.Reachable
-	for i, err := range st.Sessions(r.Context(), store.Filter{Limit: reachRead}) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		title := render.CleanLine(i.Title)
-		if title == "" {
-			title = web.Say("", "session.untitled") + " " + string(i.ID)[:8]
-		}
-		if fits(words, title+" "+i.Project+" "+i.Agent) || len(words) == 1 && strings.HasPrefix(string(i.ID), words[0]) {
-			all = append(all, web.Reachable{Path: "/sessions/" + i.Name(), Text: title, Agent: render.CleanLine(i.Agent), Project: render.CleanLine(i.Project), Turns: i.Nodes, At: i.UpdatedAt})
-		}
-		if len(all) == limit {
-			break
-		}
-	}
-	return all, nil
-}
-
 // fits reports whether a text has all the words.
 func fits(words []string, text string) bool {
 	text = strings.ToLower(text)
@@ -119,34 +86,35 @@ func wordsOf(r *http.Request) []string {
 	return strings.Fields(strings.ToLower(r.URL.Query().Get("q")))
 }
 
-// reach finds what the palette leads to.
-func (s *Site) reach(r *http.Request) ([]web.Reachable, error) {
-	words := wordsOf(r)
-	all, err := s.named(r, words, reachShown)
+// reach finds what the palette leads to. The actions of the page that it is open on
+// are known there.
+func (s *Site) reach(r *http.Request) (*web.Palette, error) {
+	words, v := wordsOf(r), &web.Palette{}
+	for _, p := range places {
+		if text := web.Say("", p.text); fits(words, text) {
+			v.Places = append(v.Places, web.Reachable{Path: p.path, Text: text})
+		}
+	}
+	var err error
+	if len(words) == 0 {
+		v.Sessions, _, err = s.newestRows(r, nil, reachNewest)
+		return v, err
+	}
+	if v.Sessions, v.Said, err = s.sought(r, reachShown); err != nil {
+		return nil, err
+	}
+	q := strings.Join(words, " ")
+	v.Search = &web.Reachable{Path: address("/sessions", nil, "q", q), Text: web.Say("", "palette.search", render.CleanLine(q))}
+	if len(v.Sessions)+len(v.Said) > 0 || len(words) > 1 {
+		return v, nil
+	}
+	st, err := s.stores.Mine(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 && len(words) == 1 { // ids of other tools may have capital letters
-		st, err := s.stores.Mine(r.Context())
-		if err != nil {
-			return nil, err
-		}
-		one, err := called(r.Context(), st, strings.TrimSpace(r.URL.Query().Get("q")))
-		if err != nil {
-			return nil, err
-		}
-		if one != nil {
-			all = append(all, web.Reachable{Path: "/sessions/" + one.Name, Text: cmp.Or(one.Title, web.Say("", "session.untitled"))})
-		}
+	one, err := called(r.Context(), st, strings.TrimSpace(r.URL.Query().Get("q"))) // ids of other tools may have capital letters
+	if one != nil {
+		v.Sessions = []web.Reachable{{Path: "/sessions/" + one.Name, Text: cmp.Or(one.Title, web.Say("", "session.untitled"))}}
 	}
-	if len(words) > 0 {
-		q := strings.Join(words, " ")
-		all = append(all, web.Reachable{Path: address("/sessions", nil, "q", q), Text: web.Say("", "palette.search", render.CleanLine(q))})
-	}
-	for _, p := range places {
-		if text := web.Say("", p.text); fits(words, text) {
-			all = append(all, web.Reachable{Path: p.path, Text: text})
-		}
-	}
-	return all, nil
+	return v, err
 }

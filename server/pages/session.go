@@ -262,6 +262,9 @@ func (l *looking) tree(ctx context.Context, all bool, skipped int) (*web.TreeVie
 		}
 		drawn[i] = web.TreeNode{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: render.CleanLine(n.Label), Current: n.Current,
 			First: n.First, At: n.At, Text: render.CleanLine(words), Rest: putOut}
+		if n.Summary {
+			drawn[i].Text = web.Say("", "session.outline.summary", drawn[i].Text)
+		}
 		if n.Moved {
 			drawn[i].Machine = web.Shorten(render.CleanLine(n.Machine))
 		}

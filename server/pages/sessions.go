@@ -1,11 +1,13 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -24,6 +26,9 @@ const (
 	// one session.
 	listHits  = 60
 	shownHits = 3
+	// countGlance is how long a page of hits waits until all of them are counted by
+	// what they have in common. The page fetches what takes longer.
+	countGlance = 150 * time.Millisecond
 )
 
 // sessionPages are those about sessions.
@@ -59,7 +64,7 @@ func (s *Site) sessionsPage(r *http.Request) (view, error) {
 		v.Folder = render.CleanLine(s.api.TalkFolder(tidemark.Session{}))
 	}
 	f := s.frame(r, "sessions")
-	f.Unknown = l.unknown()
+	f.Path, f.Unknown = address("/sessions", l.q, "count", ""), l.unknown()
 	return view{f, *v}, err
 }
 
@@ -213,9 +218,12 @@ func endOf(e tidemark.Entry, damage error) web.SessionEnd {
 func (s *Site) searchSessions(r *http.Request, l *listed) error {
 	v, f := &l.view, l.f
 	v.Searched = true
-	address := func(cursor string) string { return address("/sessions", l.q, "cursor", cursor) }
 	q := store.Question{Agent: f.Agent, Project: f.Project, Tag: f.Tag, Since: f.Since, Trash: f.State == store.Trash, Limit: listHits, PerSession: shownHits,
-		Tool: v.Tool, Model: v.Model, Role: v.Role, Until: l.until, Failed: v.Failed != "", Facets: true, After: l.q.Get("cursor"), Cost: v.Cost}
+		Tool: v.Tool, Model: v.Model, Role: v.Role, Until: l.until, Failed: v.Failed != "", Facets: true, After: l.q.Get("cursor"), Cost: v.Cost, Within: countGlance}
+	if q.After != "" || l.q.Get("count") != "" || wantsJSON(r) {
+		q.Within = hits.TypedPatience
+	}
+	l.q.Del("count") // what it leads to need not wait
 	// What is not counted yet is counted meanwhile: nobody waits for it who did not
 	// ask for it.
 	if l.costs == nil && v.Cost == "" {
@@ -225,6 +233,12 @@ func (s *Site) searchSessions(r *http.Request, l *listed) error {
 		q.CostOf = l.costs.costOf
 	}
 	answer, err := ask(r.Context(), l.st, v.Query, q)
+	if err == nil && q.Within == countGlance && (answer.Stopped || answer.Behind > 0) {
+		q.Facets, q.Within = false, hits.TypedPatience
+		if answer, err = ask(r.Context(), l.st, v.Query, q); len(answer.Hits) > 0 {
+			v.Count = address("/sessions", l.q, "count", "all")
+		}
+	}
 	if errors.Is(err, tidemark.ErrInvalid) {
 		v.Problem = render.CleanLine(err.Error())
 		return nil
@@ -235,10 +249,10 @@ func (s *Site) searchSessions(r *http.Request, l *listed) error {
 	v.Behind, v.LeftOut, v.Stopped = answer.Behind, answer.LeftOut, answer.Stopped
 	v.Facets = facets(l.q, answer.Facets)
 	if answer.Next != "" {
-		v.Older = address(answer.Next)
+		v.Older = address("/sessions", l.q, "cursor", answer.Next)
 	}
 	if q.After != "" {
-		v.Newest = address("")
+		v.Newest = address("/sessions", l.q, "cursor", "")
 	}
 	if answer.Damage != nil {
 		v.Damage = render.CleanLine(answer.Damage.Error())
@@ -288,7 +302,7 @@ func ask(ctx context.Context, st *store.Store, text string, q store.Question) (h
 	if err != nil {
 		return hits.Answer{}, err
 	}
-	q.Within = hits.TypedPatience
+	q.Within = cmp.Or(q.Within, hits.TypedPatience)
 	return hits.Search(ctx, st, query, q, hits.Width)
 }
 

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -29,6 +30,11 @@ type survey struct {
 	sessions []surveyed
 	byName   map[string]int
 	damaged  int
+	shared   bool      // some are of other owners
+	begun    time.Time // when it began to read
+
+	mu   sync.Mutex
+	told map[string]*web.HomeView // what the first page told of it
 }
 
 // surveyed is a session of a survey.
@@ -49,7 +55,7 @@ func (s *Site) surveyOf(ctx context.Context, wait time.Duration) (*survey, *task
 	t := s.task(name)
 	if t == nil || !t.fresh(s.o.Now()) {
 		t = s.Begin(ctx, name, func(ctx context.Context, progress func(int64)) (any, error) {
-			u, err := s.takeSurvey(ctx, progress)
+			u, err := s.takeSurvey(ctx, s.surveys.get(name), progress)
 			if err == nil {
 				s.surveys.put(name, u)
 			}
@@ -68,12 +74,18 @@ func (s *Site) surveyOf(ctx context.Context, wait time.Duration) (*survey, *task
 	return last, t
 }
 
-func (s *Site) takeSurvey(ctx context.Context, progress func(int64)) (*survey, error) {
+// settledAfter is how long a session has to be left alone until nobody is expected to
+// write to it, or to a worker of it, without the session itself changing.
+const settledAfter = 24 * time.Hour
+
+// takeSurvey looks at all sessions. Those that have settled since the last survey,
+// which may be nil, are not looked into again.
+func (s *Site) takeSurvey(ctx context.Context, last *survey, progress func(int64)) (*survey, error) {
 	st, err := s.stores.Mine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	u := &survey{byName: make(map[string]int)}
+	u := &survey{byName: make(map[string]int), begun: st.Records().Clock()}
 	for i, err := range st.Sessions(ctx, store.Filter{Each: true}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			u.damaged++
@@ -82,12 +94,16 @@ func (s *Site) takeSurvey(ctx context.Context, progress func(int64)) (*survey, e
 		if err != nil {
 			return nil, err
 		}
-		row := surveyed{Info: i}
-		v, err := st.ViewOf(i)
-		if err == nil {
-			row.used, err = s.usedInSteps(ctx, v)
-			row.tally = s.tallies.get(request.CallerOf(ctx), i.Name())
+		u.shared = u.shared || i.Owner != ""
+		row, settled := last.settled(i, u.begun)
+		if !settled {
+			var v *store.View
+			if v, err = st.ViewOf(i); err == nil {
+				row.used, err = s.usedInSteps(ctx, v)
+				row.tally = s.tallies.get(request.CallerOf(ctx), i.Name())
+			}
 		}
+		row.Extra = nil // of many sessions that is much
 		switch {
 		case errors.Is(err, tidemark.ErrNotFound): // removed meanwhile
 			continue
@@ -103,6 +119,20 @@ func (s *Site) takeSurvey(ctx context.Context, progress func(int64)) (*survey, e
 		}
 	}
 	return u, ctx.Err()
+}
+
+// settled is the row of a session, and whether it is what the survey had.
+func (u *survey) settled(i store.Info, now time.Time) (surveyed, bool) {
+	row := surveyed{Info: i}
+	if u == nil || now.Sub(i.UpdatedAt) < settledAfter {
+		return row, false
+	}
+	at, ok := u.byName[i.Name()]
+	if !ok || !u.sessions[at].UpdatedAt.Equal(i.UpdatedAt) || u.sessions[at].Entries != i.Entries || u.sessions[at].used.Partial {
+		return row, false
+	}
+	row.used, row.tally = u.sessions[at].used, u.sessions[at].tally
+	return row, true
 }
 
 // usedInSteps counts all that a session used. A page that shows the session

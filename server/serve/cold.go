@@ -37,7 +37,7 @@ func (c *Config) coldAge() (time.Duration, error) {
 		return 0, hint.With(tidemark.Invalidf("--cold-older: where to?"), "name a folder or storage with --cold")
 	case c.Cold == "":
 		return 0, nil
-	case kind == "file" && !strings.HasPrefix(path, "/"), kind != "file" && kind != "s3":
+	case kind == "file" && !strings.HasPrefix(path, "/"), kind != "file" && kind != "s3" && c.Cold != cold.Here:
 		return 0, hint.With(tidemark.Invalidf("--cold %.100q is no URL of a cold place", c.Cold), "name a folder: file:/srv/cold, or storage: s3://BUCKET/PREFIX")
 	}
 	age := c.ColdOlder
@@ -49,6 +49,23 @@ func (c *Config) coldAge() (time.Duration, error) {
 		return 0, tidemark.Invalidf("--cold-older: %w", err)
 	}
 	return older, nil
+}
+
+// coldMoves returns what is moved, in this order: lines into the store itself, then lines
+// and what was packed there to the cold place.
+func (c *Config) coldMoves() (all []open.ColdMove, err error) {
+	if c.PackOlder != "" {
+		older, err := upkeep.ParseAge(c.PackOlder)
+		if err != nil {
+			return nil, tidemark.Invalidf("--pack-older: %w", err)
+		}
+		all = append(all, open.ColdMove{Older: older, To: cold.Here})
+	}
+	older, err := c.coldAge()
+	if c.Cold != "" {
+		all = append(all, open.ColdMove{Older: older})
+	}
+	return all, err
 }
 
 // Cold returns what every owner keeps in these stores, by owner: of a database each
@@ -109,6 +126,9 @@ func (t *Opener) MoveCold(ctx context.Context, users *tenant.Directory, who tide
 	move := func(ctx context.Context) error {
 		reached := how.DryRun
 		for b, err := range t.Cold(ctx, users) {
+			if err == nil && how.To != "" {
+				b = b.To(how.To)
+			}
 			if err == nil && !reached {
 				err, reached = b.Reach(ctx, b.URL()), true
 			}
@@ -145,8 +165,8 @@ func (t *Opener) MoveCold(ctx context.Context, users *tenant.Directory, who tide
 // moveCold moves quiet sessions as long as the server runs, and returns a function that
 // ends that. A place that is away is said once, until it is back.
 func (v *running) moveCold(ctx context.Context) (end func(), err error) {
-	older, err := v.coldAge()
-	if err != nil || v.Cold == "" {
+	moves, err := v.coldMoves()
+	if err != nil || len(moves) == 0 {
 		return func() {}, err
 	}
 	users, err := v.stores.Operator(ctx)
@@ -155,13 +175,30 @@ func (v *running) moveCold(ctx context.Context) (end func(), err error) {
 	}
 	var next, sweepNext time.Time
 	told := ""
-	how := open.ColdMove{Older: older, Most: coldMost, Progress: func(string, ...any) {}, Skipped: v.Complain}
+	// Of several moves the last one also deletes what nothing names any more.
+	move := func(ctx context.Context, sweep bool) error {
+		for i, how := range moves {
+			how.Most, how.Progress, how.Skipped = coldMost, func(string, ...any) {}, v.Complain
+			did, err := v.stores.MoveCold(ctx, users, v.Holder, how, sweep && i == len(moves)-1)
+			if err != nil {
+				return err
+			}
+			said := "moved to the cold place"
+			if how.To == cold.Here || v.Cold == cold.Here {
+				said = "packed"
+			}
+			if did.Logs > 0 {
+				v.Say("tidemark: %d lines of %d logs %s, %.1f MB became %.1f MB", did.Lines, did.Logs, said, float64(did.Bytes)/1e6, float64(did.Packed)/1e6)
+			}
+		}
+		return nil
+	}
 	return v.repeatedly(ctx, func(ctx context.Context) error {
 		if time.Now().Before(next) {
 			return nil
 		}
 		sweep := time.Now().After(sweepNext)
-		did, err := v.stores.MoveCold(ctx, users, v.Holder, how, sweep)
+		err := move(ctx, sweep)
 		if errors.Is(err, tidemark.ErrHeld) || errors.Is(err, tidemark.ErrConflict) {
 			err = nil // another server does it
 		}
@@ -170,9 +207,6 @@ func (v *running) moveCold(ctx context.Context) (end func(), err error) {
 			next = time.Now().Add(coldEvery)
 			if sweep {
 				sweepNext = time.Now().Add(coldSweepEvery)
-			}
-			if did.Logs > 0 {
-				v.Say("tidemark: %d lines of %d logs moved to the cold place, %.1f MB became %.1f MB", did.Lines, did.Logs, float64(did.Bytes)/1e6, float64(did.Packed)/1e6)
 			}
 			return nil
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/cold"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
@@ -374,5 +376,143 @@ func TestAMoverThatDiesAtAnyCallLosesNothing(t *testing.T) {
 	}
 	for err := range s.VerifyAll(t.Context(), nil) {
 		t.Errorf("VerifyAll: %v", err)
+	}
+}
+
+// count returns what a query of the database counts, as its superuser.
+func (h *house) count(sql string) (n int64) {
+	h.t.Helper()
+	conn, err := pgx.Connect(h.t.Context(), h.made.Super)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := conn.QueryRow(h.t.Context(), sql).Scan(&n); err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+func TestQuietSessionsOfATeamArePackedInTheDatabaseAndReadByThoseWhoMay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	place := func(ctx context.Context, url string) (cold.Place, error) { return remote.Open(ctx, url, nil) }
+	h := newHouse(t, cold.Here, place)
+	adasRow, ada := h.user("ada")
+	_, bob := h.user("bob")
+	adas, bobs := h.store(h.stores, ada), h.store(h.stores, bob)
+	shared, private, gone, own := h.talk(adas), h.talk(adas), h.talk(adas), h.talk(bobs)
+	if err := adas.Share(t.Context(), shared, tidemark.Scope{With: tidemark.InTenant}); err != nil {
+		t.Fatal(err)
+	}
+	want, err := h.read(adas, shared)
+	if err != nil || len(want) != 150 {
+		t.Fatal(len(want), err)
+	}
+	const lines = `select count(*) from tidemark.line join tidemark.log l using (tenant, owner, log) where l.kind in ('session', 'cold')`
+	const packed = `select count(*) from tidemark.log where kind = 'cold'`
+	before := h.count(lines)
+	if did, err := h.move(h.stores); err != nil || did.Logs != 4 || did.Lines != 4*(150-64) || did.Packed*3 > did.Bytes {
+		t.Fatalf("MoveCold = %+v, %v", did, err)
+	}
+	if after, n := h.count(lines), h.count(packed); n != 4 || after != before-4*(150-64)+4 {
+		t.Errorf("%d lines became %d, in %d segments", before, after, n)
+	}
+	// Nobody reads more or less than before, at any server, also of what is shared later.
+	there := h.another("", place)
+	h.reads(h.store(there, ada), shared, want)
+	h.reads(h.store(there, bob), shared, want)
+	h.reads(h.store(there, bob), own, want)
+	rival := tidemark.Principal{Tenant: tidemark.TenantOf("rival", "").Tenant, User: ada.User}
+	refused := func(p tidemark.Principal, id tidemark.SessionID) {
+		t.Helper()
+		if got, err := h.read(h.store(h.another("", place), p), id); !errors.Is(err, tidemark.ErrNotFound) || got != nil {
+			t.Errorf("%s is read by another: %d, %v", id, len(got), err)
+		}
+	}
+	refused(bob, private)
+	refused(rival, shared)
+	refused(ada, own)
+	if err := adas.Share(t.Context(), private, tidemark.Scope{With: tidemark.InTenant}); err != nil {
+		t.Fatal(err)
+	}
+	h.reads(h.store(h.another("", place), bob), private, want)
+	if err := adas.Share(t.Context(), private, tidemark.Scope{With: tidemark.Private}); err != nil {
+		t.Fatal(err)
+	}
+	refused(bob, private)
+	for err := range h.store(there, ada).VerifyAll(t.Context(), nil) {
+		t.Errorf("VerifyAll: %v", err)
+	}
+	b, err := there.Backend(t.Context(), ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err := range b.(tidemark.Checker).Check(t.Context()) {
+		t.Errorf("Check: %v", err)
+	}
+
+	// A hold keeps it, and a purge takes it whole.
+	if err := adas.Hold(t.Context(), private, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := adas.Destroy(t.Context(), private, process.Self("test")); !errors.Is(err, tidemark.ErrOnHold) {
+		t.Errorf("what is on hold: %v", err)
+	}
+	if err := adas.Destroy(t.Context(), gone, process.Self("test")); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.count(packed); n != 3 {
+		t.Errorf("%d segments, want 3", n)
+	}
+	if err := adas.Hold(t.Context(), private, false); err != nil {
+		t.Fatal(err)
+	}
+
+	// It goes on to a cold place, and comes back from there.
+	further := h.another("file:"+dir, place)
+	if did, err := h.move(further); err != nil || did.Logs != 3 || did.Lines != 3*(150-64) {
+		t.Errorf("MoveCold = %+v, %v", did, err)
+	}
+	if n := h.count(packed); n != 0 || len(objects(t, dir)) != 3 {
+		t.Errorf("%d segments are left, %d are at the place", n, len(objects(t, dir)))
+	}
+	h.reads(h.store(h.another("", place), bob), shared, want)
+	for of, err := range further.Cold(t.Context(), h.users) {
+		if err == nil {
+			_, err = open.BringBack(t.Context(), of, "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(objects(t, dir)); n != 0 {
+		t.Errorf("%d objects are left", n)
+	}
+
+	// Whoever is erased leaves no segment, whoever goes on has all lines again.
+	if did, err := h.move(h.stores); err != nil || did.Logs != 3 {
+		t.Errorf("MoveCold = %+v, %v", did, err)
+	}
+	leaving := h.stores.Offboarding(h.users, process.Self("test"))
+	leaving.Linger = 0
+	if e, err := leaving.User(t.Context(), h.acme, adasRow); err != nil || e.State != tenant.ErasedAll {
+		t.Fatalf("User = %+v, %v", e, err)
+	}
+	if n := h.count(packed); n != 1 {
+		t.Errorf("%d segments are left, one is of bob", n)
+	}
+	w, err := bobs.Attach(t.Context(), own, process.Self("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "and on")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.read(bobs, own); err != nil || len(got) != 151 || h.count(packed) != 0 {
+		t.Errorf("%d entries, %v, and %d segments", len(got), err, h.count(packed))
 	}
 }

@@ -130,7 +130,7 @@ func (c *Config) consider(from Sources) error {
 	if _, _, err := c.auditPlaces(""); err != nil {
 		return err
 	}
-	if _, err := c.coldAge(); err != nil {
+	if _, err := c.coldMoves(); err != nil {
 		return err
 	}
 	if c.LogFormat != "json" && c.LogFormat != "text" {

@@ -64,6 +64,9 @@ type Config struct {
 	// Cold is the URL of the place that older lines of quiet sessions are moved to; "":
 	// none. ColdOlder is how long nobody touched them, such as 36h; "": 90d.
 	Cold, ColdOlder string
+	// PackOlder is how long nobody touched a session whose older lines are packed in the
+	// store itself; "": never.
+	PackOlder string
 	// TraceEndpoint is the URL of an OpenTelemetry collector; "": none.
 	TraceEndpoint string
 	// Fleet is the file whose webhooks are accepted; "": none.

@@ -14,11 +14,12 @@ type HomeView struct {
 	Zone  string   `json:"zone"`
 	Spans []Choice `json:"-"`
 
-	Running []HomeSession `json:"running"` // sessions that somebody writes to
-	Jobs    int           `json:"jobs"`    // of the fleet that run
-	Waiting int           `json:"waiting"` // calls that wait for an answer
-	Failed  int           `json:"failed"`  // jobs since yesterday
-	Gone    int           `json:"gone"`    // sessions that their tools do not have any more
+	Running    []HomeSession `json:"running"`               // sessions that somebody writes to
+	Jobs       int           `json:"jobs"`                  // of the fleet that run
+	Waiting    int           `json:"waiting"`               // calls that wait for an answer
+	Failed     int           `json:"failed"`                // jobs since yesterday
+	MoreFailed bool          `json:"more_failed,omitempty"` // there are more than Failed
+	Gone       int           `json:"gone"`                  // sessions that their tools do not have any more
 
 	Met []Meeting `json:"met,omitempty"`
 

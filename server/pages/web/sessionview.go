@@ -39,6 +39,7 @@ type SessionsView struct {
 	Totals   *Totals        `json:"totals,omitempty"`
 	Task     *Task          `json:"task,omitempty"` // the count that the sorting waits for
 	Facets   []FacetView    `json:"facets,omitempty"`
+	Count    string         `json:"count,omitempty"` // where Facets are, when they take a while
 	Costs    *FacetView     `json:"costs,omitempty"` // with Totals: the sessions by what they cost
 	Sessions []SessionRow   `json:"sessions"`
 	Found    []FoundSession `json:"found,omitempty"`
@@ -245,6 +246,21 @@ type Reachable struct {
 	At      time.Time // zero: it is a page
 }
 
+// Palette is what words lead to; Search is nil before there are any.
+type Palette struct {
+	Sessions []Reachable // by their names
+	Places   []Reachable
+	Said     []Reachable // sessions in which the words were said
+	Search   *Reachable
+}
+
+// Pane is the list beside a session.
+type Pane struct {
+	Open     *Reachable // the session that is read, if it is none of those below
+	Sessions []Reachable
+	More     string // where the list goes on; "": this was all
+}
+
 // How a session ended, or that it did not.
 const (
 	EndLive        = "live"        // somebody writes to it
@@ -316,6 +332,9 @@ type FoundSession struct {
 	Hits    []FoundHit  `json:"hits"`
 	More    store.Count `json:"more"` // hits that are not listed
 }
+
+// All is how many hits there are in the session, listed or not.
+func (f FoundSession) All() int64 { return int64(len(f.Hits)) + f.More.N }
 
 // FoundHit is one thing that was found.
 type FoundHit struct {
@@ -521,6 +540,7 @@ type EntryView struct {
 	Damage  string         `json:"damage,omitempty"`
 	Bytes   int            `json:"bytes,omitempty"` // of the whole entry, when less is shown
 	Mine    bool           `json:"-"`
+	Stopped bool           `json:"-"` // it is the beginning of an answer that somebody stopped
 }
 
 // Prompt reports whether the user says it.

@@ -14,8 +14,8 @@ const maxDrawn = 60
 // The dimensions of the picture, in pixels.
 const (
 	laneWidth = 18
-	rowHeight = 28
-	treeEdge  = 14
+	rowHeight = 40 // two lines: its words, and when it began
+	treeEdge  = 20
 	charWidth = 7.4
 	maxLabel  = 24 // letters of a label
 )
@@ -186,8 +186,8 @@ func (t *drawing) draw(all bool) *TreeView {
 	}
 	for i := range v.Nodes {
 		d := &v.Nodes[i]
-		d.TextX, d.TextY = treeEdge+lanes*laneWidth+4, d.Y+5
-		widest = max(widest, len(d.Name)+len([]rune(d.Short))+len([]rune(d.Machine))+24)
+		d.TextX, d.TextY = treeEdge+lanes*laneWidth+4, d.Y-2
+		widest = max(widest, len(d.Name)+len([]rune(d.Short))+6, len([]rune(d.Machine))+36)
 	}
 	v.Width = treeEdge + lanes*laneWidth + int(float64(widest)*charWidth)
 	v.Height = 2*treeEdge + (len(rows)-1)*rowHeight

@@ -73,7 +73,9 @@
   // A choice that counts at once.
   document.addEventListener("change", (e) => { if (e.target.matches("[data-submit]")) e.target.form.requestSubmit(); });
 
-  // The palette: words lead to sessions and pages.
+  // The palette: words lead to sessions, pages, and what can be done on the page that
+  // it is open on. That is what has data-palette there, under the name it has there; of
+  // a choice, each value.
   const palette = document.getElementById("palette");
   if (palette) {
     const field = palette.querySelector("input"), options = () => [...palette.querySelectorAll("[role=option]:not([aria-disabled])")];
@@ -87,6 +89,31 @@
       field.setAttribute("aria-activedescendant", next.id);
       next.scrollIntoView({ block: "nearest" });
     };
+    const press = (el) => {
+      const sheet = el.closest("[popover]"), fold = el.closest("details");
+      if (sheet && !el.offsetParent) sheet.showPopover();
+      if (fold && el.tagName !== "SUMMARY") fold.open = true;
+      if (el.matches("textarea, input")) el.focus(); else el.click();
+    };
+    const deeds = () => [...document.querySelectorAll("main [data-palette]"), ...document.querySelectorAll(".who [data-palette]")].flatMap((el) => {
+      const name = el.dataset.palette || el.getAttribute("aria-label") || el.firstChild.textContent.trim();
+      if (el.tagName !== "SELECT") return [[name, () => press(el)]];
+      return [...el.options].filter((o) => !o.selected).map((o) => [name + ": " + o.text, () => { el.value = o.value; el.dispatchEvent(new Event("change", { bubbles: true })); }]);
+    });
+    const act = () => {
+      const list = palette.querySelector("[data-actions]"), words = field.value.toLowerCase().split(/\s+/), all = deeds().filter(([name]) => words.every((w) => name.toLowerCase().includes(w)));
+      if (!list) return;
+      list.hidden = !all.length;
+      list.replaceChildren(...all.map(([name, run]) => {
+        const item = document.createElement("li"), text = document.createElement("bdi");
+        text.textContent = name;
+        item.setAttribute("role", "option");
+        item.setAttribute("aria-selected", "false");
+        item.append(text);
+        item.addEventListener("click", () => { palette.close(); run(); });
+        return item;
+      }));
+    };
     const open = () => { show("palette"); field.value = ""; field.focus(); htmx.trigger(field, "palette"); };
     document.addEventListener("keydown", (e) => {
       if ((e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey && e.key.toLowerCase() === "k") { e.preventDefault(); if (palette.open) palette.close(); else if (!document.querySelector("dialog[open]")) open(); }
@@ -94,9 +121,9 @@
     document.addEventListener("click", (e) => { if (e.target.closest("[data-open=palette]")) open(); });
     palette.addEventListener("keydown", (e) => {
       if (e.key === "ArrowDown" || e.key === "ArrowUp") { e.preventDefault(); choose(e.key === "ArrowDown" ? 1 : -1); }
-      if (e.key === "Enter") { e.preventDefault(); const o = palette.querySelector("[aria-selected=true] a"); if (o) o.click(); }
+      if (e.key === "Enter") { e.preventDefault(); const o = palette.querySelector("[aria-selected=true]"); if (o) (o.querySelector("a") || o).click(); }
     });
-    palette.addEventListener("htmx:afterSwap", () => { field.removeAttribute("aria-activedescendant"); choose(1); });
+    palette.addEventListener("htmx:afterSwap", () => { field.removeAttribute("aria-activedescendant"); act(); choose(1); });
     palette.addEventListener("click", (e) => { if (e.target === palette || e.target.closest("a")) palette.close(); });
   }
 
@@ -258,6 +285,7 @@
       join();
       if (atEnd) toEnd();
       settle();
+      listTurns();
     });
     settled((e) => entries.contains(e.target), () => { join(); settle(); }, signal);
 
@@ -588,6 +616,25 @@
     });
     const closeSheet = () => { const rail = document.getElementById("rail"); if (rail && rail.matches(":popover-open")) rail.hidePopover(); };
 
+    // A prompt that comes in is listed with the others, as they are.
+    const listTurns = () => {
+      const list = document.querySelector("#rail .outline"), last = list && list.lastElementChild;
+      if (!last || list.nextElementSibling) return; // it does not list the newest
+      for (const said of entries.querySelectorAll(":scope > .said.user")) {
+        const number = numbered(said), words = said.querySelector(".text"), at = said.querySelector("time");
+        if (number <= +list.lastElementChild.firstElementChild.dataset.entry || !words) continue;
+        const row = last.cloneNode(true), link = row.firstElementChild, to = new URL(link.href);
+        to.searchParams.set("at", number);
+        to.hash = "e" + number;
+        link.href = to;
+        link.dataset.entry = number;
+        link.textContent = words.textContent.trim().slice(0, 200);
+        row.querySelector(".machine")?.remove();
+        if (at) row.querySelector("time").replaceWith(at.cloneNode(true));
+        list.append(row);
+        lastTurns();
+      }
+    };
     // Who reads the end of a session sees the last of its turns listed.
     const lastTurns = () => requestAnimationFrame(() => { const list = document.querySelector("#rail .outline"); if (list && atEnd) list.scrollTop = list.scrollHeight; });
     lastTurns();
@@ -673,8 +720,13 @@
       if (sought || !read) return;
       sought = true;
       const at = read.getBoundingClientRect(), seen = pane.getBoundingClientRect();
-      if (at.bottom > seen.bottom) pane.scrollTop += at.top - seen.top - seen.height / 2;
+      if (at.bottom > seen.bottom || at.top < seen.top) pane.scrollTop += at.top - seen.top - seen.height / 2;
     };
+    // If it was in sight, it is so when the list is read anew and it has moved.
+    const inSight = () => { const read = pane.querySelector("[aria-current]"), at = read && read.getBoundingClientRect(), seen = pane.getBoundingClientRect(); return read && at.bottom > seen.top && at.top < seen.bottom; };
+    pane.addEventListener("htmx:beforeSwap", (e) => { if (e.target === pane && inSight()) sought = false; });
+    // What was got of a long list is read anew with it.
+    pane.addEventListener("htmx:configRequest", (e) => { if (e.target === pane) e.detail.parameters.rows = pane.querySelectorAll("li:not(.apart)").length; });
     const wide = matchMedia("(min-width: 64rem)"), fill = () => { if (wide.matches && !pane.childElementCount) htmx.trigger(pane, "fill"); };
     wide.addEventListener("change", fill);
     addEventListener("load", fill);
@@ -694,7 +746,7 @@
   // On a phone, what narrows a search down would be in the way.
   const facets = () => { if (!matchMedia("(min-width: 64rem)").matches) for (const d of document.querySelectorAll(".facets")) d.open = false; };
   facets();
-  settled((e) => e.target.id === "list", facets);
+  settled((e) => e.target.id === "list" || e.target.id === "facets", facets);
 
   // Several sessions of a list at once: each is done as if it were alone.
   const picked = () => [...document.querySelectorAll("input[name=id]:checked")];
@@ -775,10 +827,23 @@
 
   // Times are told in the place of the reader, once somebody points at one: a browser
   // takes longer to learn how than to paint a page.
+  const local = (d) => d.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" }); // with the zone
   document.addEventListener("pointerover", (e) => {
     const t = e.target.closest("time[datetime]:not([data-local])"), d = t && new Date(t.dateTime);
-    if (t && !isNaN(d)) { t.dataset.local = "1"; t.title = d.toLocaleString(); }
+    if (t && !isNaN(d)) { t.dataset.local = "1"; t.title = local(d); }
+    const drawn = e.target.closest("tspan[data-time]"), title = drawn && drawn.closest("a").querySelector("title");
+    if (title && !title.dataset.local) { title.dataset.local = "1"; title.textContent += " · " + local(new Date(drawn.dataset.time)); }
   });
+
+  // How long ago something was goes on while a page is open, by the server's clock.
+  const ahead = Date.now() - document.body.dataset.now, units = [[6e4, 1e3, " s ago"], [36e5, 6e4, " min ago"], [1728e5, 36e5, " h ago"], [5184e6, 864e5, " days ago"]];
+  setInterval(() => {
+    if (document.hidden) return;
+    for (const t of document.querySelectorAll("main time[datetime]")) {
+      const past = Date.now() - ahead - new Date(t.dateTime), unit = units.find(([most]) => past < most), text = unit && past >= 5000 && Math.floor(past / unit[1]) + unit[2];
+      if (text && text !== t.textContent && /^now$| ago$/.test(t.textContent)) t.textContent = text;
+    }
+  }, 10000);
 
   // One stream tells what waits, and which lists are outdated. What somebody is
   // using is left alone until they are done.
@@ -814,6 +879,12 @@
   });
   settled((e) => e.target.id === "session", waits);
 
+  // Whoever signs in comes back to the place in the page that they were at, which only
+  // the browser knows.
+  const signIn = () => "/signin?next=" + encodeURIComponent(location.pathname + location.search + location.hash);
+  const toSignIn = document.querySelector("a[data-next]");
+  if (toSignIn) toSignIn.href = signIn();
+
   // A page that no longer hears of what is new says so.
   const banner = document.getElementById("banner");
   if (banner) {
@@ -823,7 +894,7 @@
       if (!what) return;
       banner.querySelector("span").textContent = banner.dataset[what];
       banner.querySelector("a").hidden = what !== "out";
-      banner.querySelector("a").href = location.href; // it leads back here after the sign-in
+      banner.querySelector("a").href = signIn(); // it leads back here
     };
     document.addEventListener("htmx:sseError", () => {
       const gone = ++tries > 3;
