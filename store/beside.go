@@ -28,7 +28,7 @@ const (
 	besideWaiting = 4 << 20
 	// besideAhead is how often an import hands lines over before it waits: some
 	// megabytes, so that it goes on while a segment is written.
-	besideAhead = 4
+	besideAhead = 2
 	// besideFor is how long others are kept from indexing, and besidePause how long
 	// they may then: long enough for one that tries every second.
 	besideFor   = 10 * time.Second
