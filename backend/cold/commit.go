@@ -217,9 +217,13 @@ func (b *Backend) bringSegment(ctx context.Context, log tidemark.Key, upto int64
 	c.Segments = slices.Clone(c.Segments[:n])
 	batch := newBatch()
 	batch.Drops = c.letGo([]Segment{s})
-	if err := c.change(&batch); err != nil {
+	// It stays when it says nothing any more: whoever reads compares it, and in files one
+	// that is being deleted looks damaged.
+	put, err := c.put()
+	if err != nil {
 		return err
 	}
+	batch.Puts = []tidemark.Record{put}
 	batch.Fills = []tidemark.Append{{Log: log, Lines: lines}}
 	_, err = b.inner.Commit(ctx, batch)
 	return err

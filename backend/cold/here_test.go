@@ -89,6 +89,8 @@ func TestLinesArePackedInTheStoreItself(t *testing.T) {
 	}
 	commit(t, b, func(x *tidemark.Batch) { x.Appends = []tidemark.Append{talk(61, 61)} })
 	same(t, read(t, b)[:60], want)
+	same(t, kept(t, inner), []tidemark.Key{keyOf(log)})
+	commit(t, b, func(x *tidemark.Batch) { x.Drops = []tidemark.Key{log} })
 	same(t, kept(t, inner), []tidemark.Key(nil))
 }
 
