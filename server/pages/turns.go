@@ -117,7 +117,7 @@ func (a *arranger) put(v web.EntryView) { a.items = append(a.items, web.ItemView
 func (a *arranger) quiet(v web.EntryView) {
 	a.count(v.Entry)
 	v.Entry, v.Bytes = cutEntry(v.Entry, quietBytes)
-	v.HTML = a.html(func(w *bytes.Buffer) { a.t.Entry(w, v.Entry) })
+	v.HTML = a.html(func(w *bytes.Buffer) { a.t.Body(w, v.Entry) })
 	if n := len(a.items); n == 0 || a.items[n-1].Quiet == nil {
 		a.items = append(a.items, web.ItemView{})
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"html/template"
 	"slices"
 	"strconv"
@@ -498,11 +499,7 @@ func (i ItemView) Count() int {
 func (i ItemView) Kinds() string {
 	var all []string
 	for _, e := range i.Quiet {
-		kind := e.Entry.Kind
-		if e.Entry.Role != "" {
-			kind = string(e.Entry.Role)
-		}
-		if kind = strings.ReplaceAll(kind, "_", " "); !e.Entry.Empty() && !slices.Contains(all, kind) {
+		if kind := e.KindWords(); !e.Entry.Empty() && !slices.Contains(all, kind) {
 			all = append(all, kind)
 		}
 	}
@@ -528,7 +525,7 @@ func (t TurnView) Took() time.Duration {
 
 // EntryView is one entry as it is shown.
 type EntryView struct {
-	HTML    template.HTML  `json:"-"` // all of it, if it is quiet or damaged
+	HTML    template.HTML  `json:"-"` // what a quiet one holds, or all of a damaged one
 	Pieces  []PieceView    `json:"-"`
 	Class   string         `json:"-"`
 	Who     string         `json:"-"` // "": the same as before
@@ -541,6 +538,11 @@ type EntryView struct {
 	Bytes   int            `json:"bytes,omitempty"` // of the whole entry, when less is shown
 	Mine    bool           `json:"-"`
 	Stopped bool           `json:"-"` // it is the beginning of an answer that somebody stopped
+}
+
+// KindWords says what a quiet entry is: who it is given as, or its kind.
+func (e EntryView) KindWords() string {
+	return strings.ReplaceAll(cmp.Or(string(e.Entry.Role), e.Entry.Kind), "_", " ")
 }
 
 // Damaged is the first entry of the part that cannot be read, 0 if all can.

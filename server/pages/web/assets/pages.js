@@ -58,7 +58,7 @@
     const copier = e.target.closest("[data-copy]");
     if (copier) copy(copier, copier.dataset.copy);
     const source = e.target.closest("[data-copy-from]");
-    if (source) fetch(source.dataset.copyFrom).then((r) => r.ok ? r.text() : Promise.reject(r.status)).then((text) => copy(source, text), () => tell(source, "✗"));
+    if (source) fetch(source.dataset.copyFrom).then((r) => r.ok ? r.text() : Promise.reject(r.status)).then((text) => copy(source, text.trimEnd()), () => tell(source, "✗"));
   });
   // What was copied is told in the button for a moment.
   const tell = (button, sign) => {
@@ -839,8 +839,8 @@
   const ahead = Date.now() - document.body.dataset.now, units = [[6e4, 1e3, " s ago"], [36e5, 6e4, " min ago"], [1728e5, 36e5, " h ago"], [5184e6, 864e5, " days ago"]];
   setInterval(() => {
     if (document.hidden) return;
-    for (const t of document.querySelectorAll("main time[datetime]")) {
-      const past = Date.now() - ahead - new Date(t.dateTime), unit = units.find(([most]) => past < most), text = unit && past >= 5000 && Math.floor(past / unit[1]) + unit[2];
+    for (const t of document.querySelectorAll("main time[datetime], main tspan[data-time]")) {
+      const past = Date.now() - ahead - new Date(t.dateTime || t.dataset.time), unit = units.find(([most]) => past < most), text = unit && past >= 5000 && Math.floor(past / unit[1]) + unit[2];
       if (text && text !== t.textContent && /^now$| ago$/.test(t.textContent)) t.textContent = text;
     }
   }, 10000);
