@@ -106,6 +106,14 @@ func TestASessionReadsLikeAConversation(t *testing.T) {
 	w.until(`document.activeElement.matches(".call.failed summary")`)
 	w.opens("/sessions/" + string(out.ID()) + "?from=10&to=error")
 	w.until(`document.getElementById("e17") && document.getElementById("e17").closest(".call").open`)
+	w.opens("/sessions/" + string(out.ID()) + "?from=17&to=error")
+	w.sees("No error follows")
+	w.opens("/sessions/" + string(out.ID()))
+	asks[bool](w, `(scrollTo(0, 0), true)`)
+	for n := range 2 { // the second is too near the end to be scrolled to the top
+		w.clicks(`[data-jump="error"]`)
+		w.until(fmt.Sprintf(`document.querySelectorAll(".call.failed")[%d].contains(document.activeElement)`, n))
+	}
 	w.opens("/sessions/" + string(out.ID()) + "?on=2001-01-01")
 	w.until(`document.getElementById("e1")`)
 
@@ -150,6 +158,7 @@ func TestAPictureOpensLarge(t *testing.T) {
 	asks[bool](w, `!document.querySelector("figure img").focus()`)
 	w.types("\r")
 	w.until(fmt.Sprintf(`document.getElementById("lightbox").open && document.querySelector("#lightbox img").alt === %q`, "quay.png"))
+	w.until(`document.querySelector("#lightbox img").getBoundingClientRect().width > 200`) // a small one, too
 }
 
 // dotPNG is a picture of one pixel.

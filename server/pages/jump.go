@@ -53,6 +53,7 @@ func (l *looking) jump(ctx context.Context, q url.Values) error {
 			return nil
 		}
 	}
+	l.none = to
 	return nil
 }
 

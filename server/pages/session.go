@@ -42,6 +42,7 @@ type looking struct {
 	before int64  // entries before this one were requested
 	later  int64  // entries after this one were requested
 	onward int64  // entries from this one on were requested
+	none   string // what was to be jumped to, and does not follow
 	size   int    // how many entries are shown at once
 	find   string
 	mine   bool
@@ -116,7 +117,7 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	v := web.SessionView{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Mode: i.Mode, ForeignID: render.CleanLine(i.ForeignID), Tags: cleanAll(i.Tags), State: i.State,
 		Pinned: i.Pinned, OnHold: i.OnHold, Gone: !i.Gone.IsZero(), CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt, Turns: i.Nodes, Messages: i.Messages, Length: i.Entries,
-		Worker: render.CleanLine(l.worker), Node: render.CleanLine(l.node), At: l.at, Find: render.CleanLine(l.find), Mine: l.mine, Formats: s.o.Formats, Agents: resume.Tools()}
+		Worker: render.CleanLine(l.worker), Node: render.CleanLine(l.node), At: l.at, NoneFollows: l.none, Find: render.CleanLine(l.find), Mine: l.mine, Formats: s.o.Formats, Agents: resume.Tools()}
 	if v.Part, err = s.part(ctx, l, &v.Beside); err != nil {
 		return view{}, err
 	}

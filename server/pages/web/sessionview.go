@@ -392,6 +392,8 @@ type SessionView struct {
 	From    int64    `json:"-"`                // where jumps begin
 	Beside  bool     `json:"beside,omitempty"` // and it is on another branch than the head
 
+	NoneFollows string `json:"none_follows,omitempty"` // what was to be jumped to, if there is none
+
 	Part PartView `json:"part"`
 	Live string   `json:"-"` // address for new entries; "": this is not the end
 

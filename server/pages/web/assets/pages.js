@@ -5,6 +5,8 @@
   const rows = () => [...document.querySelectorAll("[data-row]")].filter((r) => r.offsetParent !== null);
   const typing = (e) => /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName) || e.target.isContentEditable;
   let pending = "";
+  // What opens a row, which need not be the first link in it.
+  const opens = (row) => row.querySelector("a[data-open-row]") || row.querySelector("a");
 
   const move = (step) => {
     const all = rows();
@@ -14,8 +16,7 @@
     const next = all[Math.min(all.length - 1, Math.max(0, at >= 0 ? at + step : step > 0 ? all.findIndex(seen) : all.findLastIndex(seen)))];
     all.forEach((r) => r.classList.remove("current"));
     next.classList.add("current");
-    const target = next.querySelector("a[data-open-row], a, button") || next;
-    target.focus({ preventScroll: true });
+    (opens(next) || next.querySelector("a, button") || next).focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
   };
   const show = (id) => { const d = document.getElementById(id); if (d && !d.open) d.showModal(); };
@@ -42,7 +43,7 @@
       }
       case "j": e.preventDefault(); move(1); break;
       case "k": e.preventDefault(); move(-1); break;
-      case "o": { const r = document.querySelector("[data-row].current a, [data-row]:focus-within a"); if (r) { e.preventDefault(); r.click(); } break; }
+      case "o": { const row = document.querySelector("[data-row].current, [data-row]:focus-within"), r = row && opens(row); if (r) { e.preventDefault(); r.click(); } break; }
       case "g": pending = "g"; setTimeout(() => { pending = ""; }, 1500); break;
       case "b": { const b = document.querySelector("[data-back]"); if (b) { e.preventDefault(); b.click(); } break; }
       case "?": e.preventDefault(); show("keys"); break;
@@ -599,6 +600,7 @@
 
     // Jumps and links within what is here need no page; behind it, the server
     // finds the place.
+    let jumped = null, jumpedTo = 0;
     on("click", (e) => {
       const jump = e.target.closest("[data-jump]"), link = e.target.closest(".outline a, .hits a");
       if (e.ctrlKey || e.metaKey || e.shiftKey) return;
@@ -608,8 +610,20 @@
       }
       if (!jump) return;
       const kind = jump.dataset.jump === "prompt" ? ".said.user" : ".call.failed, .said.failed";
-      const next = [...entries.querySelectorAll(kind)].find((el) => el.getBoundingClientRect().top > 80);
-      if (next) { e.preventDefault(); closeSheet(); if (next.matches("details")) next.open = true; next.scrollIntoView({ block: "start" }); next.querySelector("a, summary").focus({ preventScroll: true }); return; }
+      // Near the end of a page nothing can be scrolled to its top: from there it goes on by order.
+      const again = jumped && jumped.isConnected && Math.abs(scrollY - jumpedTo) < 40;
+      const next = [...entries.querySelectorAll(kind)].find((el) => again ? jumped.compareDocumentPosition(el) & Node.DOCUMENT_POSITION_FOLLOWING : el.getBoundingClientRect().top > 80);
+      if (next) {
+        e.preventDefault();
+        closeSheet();
+        if (next.matches("details")) next.open = true;
+        next.scrollIntoView({ block: "start" });
+        next.querySelector("a, summary").focus({ preventScroll: true });
+        jumped = next;
+        jumpedTo = scrollY;
+        return;
+      }
+      if (!document.querySelector("#entries > .newer, .to-end")) { e.preventDefault(); tell(jump, jump.dataset.none); return; }
       const last = [...entries.querySelectorAll("[id^=e]")].pop(), to = new URL(jump.href);
       if (last) to.searchParams.set("from", last.id.slice(1));
       jump.href = to;
@@ -720,7 +734,8 @@
       if (sought || !read) return;
       sought = true;
       const at = read.getBoundingClientRect(), seen = pane.getBoundingClientRect();
-      if (at.bottom > seen.bottom || at.top < seen.top) pane.scrollTop += at.top - seen.top - seen.height / 2;
+      // On top of a page the list is below the bar, and ends below the window.
+      if (at.bottom > Math.min(seen.bottom, innerHeight) || at.top < seen.top) pane.scrollTop += at.top - seen.top - seen.height / 2;
     };
     // If it was in sight, it is so when the list is read anew and it has moved.
     const inSight = () => { const read = pane.querySelector("[aria-current]"), at = read && read.getBoundingClientRect(), seen = pane.getBoundingClientRect(); return read && at.bottom > seen.top && at.top < seen.bottom; };
