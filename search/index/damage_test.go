@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +19,9 @@ type mortal struct {
 	tidemark.Backend
 	left  int
 	after bool
-	died  bool
+
+	mu   sync.Mutex
+	died bool
 }
 
 // Sealed says what the Backend underneath does.
@@ -27,17 +30,20 @@ func (m *mortal) Sealed() bool { return tidemark.IsSealed(m.Backend) }
 var errDied = errors.New("the process was killed")
 
 func (m *mortal) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
-	if m.left--; m.left > 0 && !m.died {
-		return m.Backend.Commit(ctx, b)
+	m.mu.Lock() // a lease is renewed, and segments are written, beside the rest
+	m.left--
+	lives := m.left > 0 && !m.died
+	last := !lives && !m.died && m.after
+	m.died = !lives
+	m.mu.Unlock()
+	if !lives && !last {
+		return tidemark.Receipt{}, errDied
 	}
-	if !m.died && m.after {
-		m.died = true
-		if _, err := m.Backend.Commit(ctx, b); err != nil {
-			return tidemark.Receipt{}, err
-		}
+	r, err := m.Backend.Commit(ctx, b)
+	if last && err == nil {
+		return tidemark.Receipt{}, errDied
 	}
-	m.died = true
-	return tidemark.Receipt{}, errDied
+	return r, err
 }
 
 // A process that is killed between any two commits leaves an index that is exact,
