@@ -1,7 +1,13 @@
 package server
 
 import (
+	"archive/zip"
+	"bytes"
+	"encoding/base64"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,9 +126,88 @@ func TestAListIsSortedNarrowedAndAddedUp(t *testing.T) {
 	}
 	w.clicks(`[data-all=id]`)
 	w.leaves(func() { w.clicks(`#bulk [value=trash]`) })
+	w.sees("Moved to the trash: 2")
 	w.opens("/sessions")
 	if got := order(); got != "crane" {
 		t.Errorf("left are %q", got)
+	}
+	// What was thrown away is taken back at once.
+	w.clicks(`input[aria-label="Choose crane"]`)
+	w.leaves(func() { w.clicks(`#bulk [value=trash]`) })
+	w.sees("Moved to the trash: 1")
+	w.leaves(func() { w.clicks(`#undo button`) })
+	w.sees("Taken out of the trash: 1")
+	if asks[bool](w, `document.querySelector("#undo button").checkVisibility()`) {
+		t.Error("what was taken back can be taken back")
+	}
+	if got := order(); got != "crane" {
+		t.Errorf("after that was taken back there are %q", got)
+	}
+}
+
+// TestAllThatMatchAreChosenAtOnce has a list of more than a page.
+func TestAllThatMatchAreChosenAtOnce(t *testing.T) {
+	s := onSQLite(t)
+	st := s.of("a", "jo")
+	for n := range 45 {
+		spent(t, st, tidemark.Session{Title: fmt.Sprintf("barge %d: oil/tar", n), Agent: "mover"}, 1, 0)
+	}
+	spent(t, st, tidemark.Session{Title: "anchor", Agent: "coder"}, 1, 0)
+	w := s.window(t)
+	w.signsIn("a")
+	w.opens("/sessions?agent=mover")
+	w.clicks(`input[name=id]`)
+	w.until(`document.getElementById("bulk").innerText.includes("1 chosen")`)
+	if asks[bool](w, `document.querySelector("#bulk [value=every]").checkVisibility()`) {
+		t.Error("all that match are offered to who chose one")
+	}
+	w.clicks(`[data-all=id]`)
+	w.until(`document.getElementById("bulk").innerText.includes("40 chosen")`)
+	w.clicks(`#bulk [value=every]`)
+	w.until(`document.getElementById("bulk").innerText.includes("45 chosen")`)
+
+	// They come as one file, each with the words of its title.
+	zipped := asks[string](w, `(async () => {
+		const ids = await (await fetch(document.getElementById("bulk").dataset.names)).json();
+		const r = await fetch("/sessions/zip", { method: "POST", body: new URLSearchParams({ ids: [...ids, "0000"].join(" ") }) });
+		return btoa(String.fromCharCode(...new Uint8Array(await r.arrayBuffer())));
+	})()`)
+	packed := must[[]byte](t)(base64.StdEncoding.DecodeString(zipped))
+	files := must[*zip.Reader](t)(zip.NewReader(bytes.NewReader(packed), int64(len(packed))))
+	var names []string
+	for _, f := range files.File {
+		names = append(names, f.Name)
+		in := must[io.ReadCloser](t)(f.Open())
+		text := string(must[[]byte](t)(io.ReadAll(in)))
+		switch f.Name {
+		case "not-exported.txt":
+			if !strings.HasPrefix(text, "0000: ") {
+				t.Errorf("left out is %q", text)
+			}
+		default:
+			if !strings.HasPrefix(f.Name, "barge-") || !strings.Contains(f.Name, "-oil-tar-") || !strings.Contains(text, "barge") {
+				t.Errorf("%s has %.100q", f.Name, text)
+			}
+		}
+	}
+	if len(names) != 46 || !slices.Contains(names, "not-exported.txt") {
+		t.Errorf("the file has %d: %q", len(names), names)
+	}
+
+	w.fills("#bulk [name=tags]", "wood")
+	w.leaves(func() { w.clicks(`#bulk [value=tags]`) })
+	w.sees("Tagged: 45")
+	tagged := 0
+	for i, err := range st.Sessions(t.Context(), store.Filter{Tag: "wood"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tagged++; i.Agent != "mover" {
+			t.Errorf("%s is tagged", i.Title)
+		}
+	}
+	if tagged != 45 {
+		t.Errorf("%d are tagged", tagged)
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -91,10 +92,18 @@ func newSite(t *testing.T, chrome context.Context, open func(context.Context, ti
 	return s
 }
 
+// titled stands for the formats of the program: a file that has the title of its session.
+func titled(_ context.Context, _ *store.Store, at store.Point, _ string) (string, func(io.Writer) error, error) {
+	return "text/markdown", func(w io.Writer) error {
+		_, err := io.WriteString(w, "# "+at.View.Title+"\n")
+		return err
+	}, nil
+}
+
 func (s *site) begin() {
 	s.t.Helper()
 	var err error
-	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Chat: s.chat, Commands: s.commands, Version: "test", Holder: process.Self("test"), Formats: []string{"md"}, Offboarding: seesOff(s.open, process.Self("test")),
+	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Chat: s.chat, Commands: s.commands, Version: "test", Holder: process.Self("test"), Formats: []string{"md"}, Export: titled, Offboarding: seesOff(s.open, process.Self("test")),
 		Inspect: func(context.Context, tidemark.Principal) (pages.Inspection, error) {
 			return pages.Inspection{Kind: "sqlite", Place: "/home/jo/.tidemark/tidemark.db", Bytes: 5 << 20, Sealed: true,
 				Keys:    []pages.KeyInfo{{ID: "k1", Type: "passphrase", Label: "laptop", CreatedAt: time.Now().Add(-72 * time.Hour), Opened: true}},

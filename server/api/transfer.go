@@ -43,22 +43,7 @@ type exportInput struct {
 }
 
 func (s *Server) exportSession(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
-	st, v, err := s.View(ctx, in.ID)
-	if err != nil {
-		return nil, request.Fail(ctx, err)
-	}
-	format := in.Format
-	if format == "" {
-		format = manifest
-	}
-	if s.o.Export == nil || !slices.Contains(s.o.Formats, format) {
-		return nil, request.Fail(ctx, tidemark.Invalidf("format %.40q: want one of %s", format, strings.Join(s.o.Formats, ", ")))
-	}
-	seq, err := v.At(ctx, in.At)
-	if err != nil {
-		return nil, request.Fail(ctx, err)
-	}
-	mediaType, write, err := s.o.Export(ctx, st, store.Point{View: v, Seq: seq}, format)
+	mediaType, write, err := s.Exported(ctx, in.ID, in.Format, in.At)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
@@ -70,6 +55,26 @@ func (s *Server) exportSession(ctx context.Context, in *exportInput) (*huma.Stre
 		hc.SetStatus(http.StatusOK)
 		Cut(ctx, write(hc.BodyWriter()))
 	}}, nil
+}
+
+// Exported returns the media type of a session in a format, and what writes it. at is a
+// node, an entry or a label; the head if it is "".
+func (s *Server) Exported(ctx context.Context, name, format, at string) (string, func(io.Writer) error, error) {
+	st, v, err := s.View(ctx, name)
+	if err != nil {
+		return "", nil, err
+	}
+	if format == "" {
+		format = manifest
+	}
+	if s.o.Export == nil || !slices.Contains(s.o.Formats, format) {
+		return "", nil, tidemark.Invalidf("format %.40q: want one of %s", format, strings.Join(s.o.Formats, ", "))
+	}
+	seq, err := v.At(ctx, at)
+	if err != nil {
+		return "", nil, err
+	}
+	return s.o.Export(ctx, st, store.Point{View: v, Seq: seq}, format)
 }
 
 type importInput struct {

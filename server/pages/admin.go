@@ -251,11 +251,11 @@ func (s *Site) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
 
 func (s *Site) tokenView(r *http.Request, t tenant.Token) web.Token {
 	v := web.Token{ID: t.ID, Name: render.CleanLine(t.Name), Role: t.Role, Scopes: t.Scopes, For: t.User, State: t.State, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, UsedAt: t.UsedAt}
-	switch t.User {
-	case t.Tenant:
-		v.For = "tenant"
+	switch t.User { // who has a tenant for themselves acts for both
 	case request.CallerOf(r.Context()).User:
 		v.For = "me"
+	case t.Tenant:
+		v.For = "tenant"
 	}
 	if v.State == tenant.Active && !t.ExpiresAt.IsZero() && !s.o.Now().Before(t.ExpiresAt) {
 		v.State = "expired"

@@ -1,12 +1,15 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -69,7 +72,7 @@ func markWaiting(ctx context.Context, st *fleet.Store, items []web.JobItem, runn
 // jobsWanted reads what the address of the page requests.
 func jobsWanted(r *http.Request) (web.JobsView, error) {
 	q := r.URL.Query()
-	v := web.JobsView{Items: []web.JobItem{}, Agents: []string{}, Agent: q.Get("agent"), Status: q.Get("status"), Since: q.Get("since"), View: q.Get("view"), By: q.Get("by")}
+	v := web.JobsView{Items: []web.JobItem{}, Agents: []string{}, Agent: q.Get("agent"), Status: q.Get("status"), Since: q.Get("since"), View: q.Get("view"), By: q.Get("by"), Node: q.Get("node")}
 	if v.View == "" {
 		v.View = "list"
 	}
@@ -94,8 +97,44 @@ func jobsWanted(r *http.Request) (web.JobsView, error) {
 		return v, tidemark.Invalidf("status: want one of %s", jobStatuses)
 	case v.Agent != "" && tidemark.CheckID(v.Agent) != nil:
 		return v, tidemark.Invalidf("agent: not a name")
+	case v.View == "timeline":
+		v.Node = ""
+		return v, nil // it shows all bars
 	}
-	return v, nil
+	var err error
+	v.OfBar, err = barWanted(q)
+	return v, err
+}
+
+// barWanted reads which bar of the timeline the jobs of a list share, nil for none.
+func barWanted(q url.Values) (*web.OfBar, error) {
+	started := q.Get("started")
+	if started == "" {
+		return nil, nil
+	}
+	of := &web.OfBar{Runs: q.Get("runs") == "yes"}
+	from, to, ok := strings.Cut(started, "..")
+	var err error
+	if of.From, err = time.Parse(time.RFC3339, from); err == nil {
+		of.To, err = time.Parse(time.RFC3339, to)
+	}
+	if err != nil || !ok {
+		return nil, tidemark.Invalidf("started %.80q: want two times like 2026-11-15T12:00:00Z..2026-11-15T13:00:00Z", started)
+	}
+	if under := q.Get("under"); under != "" {
+		if of.Under, err = time.ParseDuration(under); err != nil || of.Under <= 0 {
+			return nil, tidemark.Invalidf("under %.40q: want a time like 20m", under)
+		}
+	}
+	return of, nil
+}
+
+// narrows reports whether a list has less than what the fleet keeps by agent and status.
+func narrows(v *web.JobsView) bool { return v.Node != "" || v.OfBar != nil }
+
+// listsJob reports whether a job is on the node and of the bar that a list is about.
+func listsJob(v *web.JobsView, j web.JobItem, now time.Time) bool {
+	return (v.Node == "" || v.Node == cmp.Or(j.Node, web.NoNode)) && (v.OfBar == nil || v.OfBar.Has(j, now))
 }
 
 func (s *Site) jobsPage(r *http.Request) (view, error) {
@@ -153,7 +192,11 @@ func (s *Site) listJobItems(r *http.Request, st *fleet.Store, v *web.JobsView, n
 		v.Cursor = true
 	}
 	last := after
-	for j, err := range st.JobsAfter(r.Context(), fleet.JobFilter{Agent: v.Agent, Status: v.Status, Limit: listedJobs + 1}, after) {
+	f := fleet.JobFilter{Agent: v.Agent, Status: v.Status, Limit: listedJobs + 1}
+	if narrows(v) {
+		f.Limit = 0
+	}
+	for j, err := range st.JobsAfter(r.Context(), f, after) {
 		switch {
 		case errors.Is(err, tidemark.ErrCorrupt):
 			continue // verify reports it
@@ -161,11 +204,16 @@ func (s *Site) listJobItems(r *http.Request, st *fleet.Store, v *web.JobsView, n
 			return err
 		case v.Since != "" && j.Mark.At.Before(now.Add(-spans[v.Since])):
 			return nil // all that follow changed even longer ago
-		case len(v.Items) == listedJobs:
+		}
+		item := s.jobItem(j.Job)
+		if !listsJob(v, item, now) {
+			continue
+		}
+		if len(v.Items) == listedJobs {
 			v.Next = s.api.Cursor(caller, last)
 			return nil
 		}
-		v.Items, last = append(v.Items, s.jobItem(j.Job)), j.Mark
+		v.Items, last = append(v.Items, item), j.Mark
 	}
 	return nil
 }
@@ -238,7 +286,9 @@ func (s *Site) waitingJobs(ctx context.Context, st *fleet.Store, v *web.JobsView
 		if err != nil {
 			return err
 		}
-		v.Items = append(v.Items, s.jobItem(j))
+		if item := s.jobItem(j); listsJob(v, item, s.o.Now()) {
+			v.Items = append(v.Items, item)
+		}
 	}
 	slices.SortFunc(v.Items, func(a, b web.JobItem) int { return b.StartedAt.Compare(a.StartedAt) })
 	return nil

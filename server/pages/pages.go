@@ -138,7 +138,7 @@ var names = map[string][]string{
 	"/{$}":           {"days"},
 	"/sessions":      {"q", "project", "agent", "label", "since", "until", "state", "tool", "model", "gone", "role", "failed", "cost", "active", "hour", "sort", "order", "from", "cursor", "count"},
 	"/sessions/{id}": {"worker", "node", "at", "find", "on", "from", "to", "before", "later", "onward"}, "/sessions/{id}/tree": {"worker", "node", "tree", "skip"},
-	"/fleet": {"was"}, "/fleet/agents/{name}": {"was"}, "/fleet/jobs": {"agent", "status", "since", "view", "by", "cursor", "was"}, "/fleet/jobs/{id}": {"before", "was"},
+	"/fleet": {"was"}, "/fleet/agents/{name}": {"was"}, "/fleet/jobs": {"agent", "status", "since", "view", "by", "node", "started", "runs", "under", "cursor", "was"}, "/fleet/jobs/{id}": {"before", "was"},
 	"/usage": {"by", "metric", "bucket", "tz", "since", "until"}, "/store/audit": {"cursor", "limit", "tenant", "who", "what", "since", "until"}, "/store/tokens": {"cursor", "limit", "tenant"},
 	"/store/users": {"cursor", "limit", "tenant"}, "/store/links": {"cursor", "limit", "tenant"}, "/store/tenants": {"cursor", "limit", "tenant"},
 	"/store/users/{id}": {"tenant"},

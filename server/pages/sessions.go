@@ -37,6 +37,8 @@ func (s *Site) sessionPages() {
 	s.page("/sessions/{id}", request.Reader, s.sessionPageOf)
 	s.page("/sessions/{id}/tree", request.Reader, s.treePage)
 	s.pages.HandleFunc("GET /sessions/totals", s.sessionTotals)
+	s.pages.HandleFunc("GET /sessions/names", s.listNames)
+	s.pages.HandleFunc("POST /sessions/zip", s.sessionsZip)
 	s.pages.HandleFunc("GET /sessions/{id}/part", s.sessionPart)
 	s.pages.HandleFunc("GET /sessions/{id}/live", s.sessionLive)
 	s.pages.HandleFunc("GET /sessions/{id}/raw/{seq}", s.rawEntry)

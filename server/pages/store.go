@@ -153,7 +153,7 @@ func (s *Site) fillCensus(ctx context.Context, o *web.StoreOverview) {
 			return s.takeCensus(ctx, today-growthDays+1, progress)
 		})
 	}
-	over := t.wait(ctx, glance)
+	over := t.wait(ctx, s.patience(ctx))
 	o.Census = taskView(t)
 	if !over {
 		return

@@ -44,14 +44,29 @@ type surveyed struct {
 	tally *tally // by hour and model
 }
 
-// surveyOf returns the newest survey of the caller, nil if there is none yet, and
-// the task that makes the next one, unless the newest is fresh.
-func (s *Site) surveyOf(ctx context.Context, wait time.Duration) (*survey, *task) {
+// surveyName is the name of the caller's survey.
+func surveyName(ctx context.Context) string {
 	caller := request.CallerOf(ctx)
 	name := TaskName(caller.Principal, "survey")
 	for _, w := range caller.Workspaces {
 		name += "/" + w
 	}
+	return name
+}
+
+// patience is how long a page waits for a count of all sessions: who has many would
+// wait in vain, and sees the rest of the page at once.
+func (s *Site) patience(ctx context.Context) time.Duration {
+	if last := s.surveys.get(surveyName(ctx)); last != nil && len(last.sessions) > quickSessions {
+		return surveyWait
+	}
+	return glance
+}
+
+// surveyOf returns the newest survey of the caller, nil if there is none yet, and
+// the task that makes the next one, unless the newest is fresh.
+func (s *Site) surveyOf(ctx context.Context, wait time.Duration) (*survey, *task) {
+	name := surveyName(ctx)
 	t := s.task(name)
 	if t == nil || !t.fresh(s.o.Now()) {
 		t = s.Begin(ctx, name, func(ctx context.Context, progress func(int64)) (any, error) {

@@ -174,7 +174,7 @@ func (s *Site) gatherUsage(r *http.Request) (web.UsagePage, error) {
 	v := web.UsagePage{By: a.by, Metric: a.metric, Bucket: a.bucket, Zone: a.zoneName, Since: a.since, Until: a.until, Everybody: a.everybody,
 		Zones: zones, Ranges: a.ranges(dayOf(s.o.Now(), a.zone)), Rows: []web.UsageRow{}, Times: []web.UsageTime{}, Names: []string{}}
 	t := s.usageTask(r.Context(), a)
-	v.Ready = t.wait(r.Context(), glance)
+	v.Ready = t.wait(r.Context(), s.patience(r.Context()))
 	v.Task = taskView(t)
 	if !v.Ready {
 		return v, nil

@@ -387,11 +387,22 @@ func (t *Opener) Inspect(ctx context.Context, p tidemark.Principal) (pages.Inspe
 	if is.Sealed, err = seal.IsSealed(ctx, b); err != nil || !is.Sealed {
 		return is, err
 	}
-	header, err := seal.Inspect(ctx, b)
+	header, err := t.header(ctx, p, b)
 	for _, s := range header.Slots {
-		is.Keys = append(is.Keys, pages.KeyInfo{ID: s.ID, Type: string(s.Type), Label: s.Label, CreatedAt: s.CreatedAt})
+		is.Keys = append(is.Keys, pages.KeyInfo{ID: s.ID, Type: string(s.Type), Label: s.Label, CreatedAt: s.CreatedAt, Opened: s.Opened})
 	}
 	return is, err
+}
+
+// header is that of the keyring of a principal's storage b. Only a store that this
+// server opened itself says with which key.
+func (t *Opener) header(ctx context.Context, p tidemark.Principal, b tidemark.Backend) (seal.Header, error) {
+	if t.db == nil {
+		if o, err := t.embedded(ctx, p); err == nil && o.Sealed() != nil {
+			return o.Sealed().Header(ctx)
+		}
+	}
+	return seal.Inspect(ctx, b)
 }
 
 // Close closes everything that the Opener opened.

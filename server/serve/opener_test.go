@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -66,5 +67,29 @@ func TestAnIndexThatFailedIsTakenUpAgain(t *testing.T) {
 	until("it still waits", func() bool { return st.IndexLag() == 0 })
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestTheKeyThatOpenedAStoreIsTold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	options := func(access open.Access) *open.Options {
+		return &open.Options{Access: access, Environ: []string{"HOME=" + dir, "XDG_CONFIG_HOME=" + dir}}
+	}
+	stores, err := serve.OpenStores(t.Context(), "sqlite:"+filepath.Join(dir, "sessions.db"), true, options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stores.Close() })
+	p, err := stores.Principal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := stores.Inspect(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !is.Sealed || len(is.Keys) != 1 || !is.Keys[0].Opened {
+		t.Errorf("of a store with one key the server says %+v", is)
 	}
 }

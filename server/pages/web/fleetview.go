@@ -125,6 +125,8 @@ type JobsView struct {
 	View   string `json:"view"`
 	By     string `json:"by,omitempty"`
 	Cursor bool   `json:"-"` // it is not the first page
+	Node   string `json:"node,omitempty"`
+	OfBar  *OfBar `json:"of_bar,omitempty"`
 
 	Timeline *Timeline `json:"timeline,omitempty"`
 	Poll     Poll      `json:"-"`
@@ -137,7 +139,49 @@ func (v JobsView) Link(pairs ...string) string {
 	if view == "list" {
 		view = ""
 	}
-	return withQuery(withQuery("/fleet/jobs", "agent", v.Agent, "status", v.Status, "since", v.Since, "view", view, "by", v.By), pairs...)
+	all := withQuery("/fleet/jobs", "agent", v.Agent, "status", v.Status, "since", v.Since, "view", view, "by", v.By, "node", v.Node)
+	if v.OfBar != nil {
+		all = withQuery(all, v.OfBar.query()...)
+	}
+	return withQuery(all, pairs...)
+}
+
+// NoNode stands for the jobs that no machine has, in the place of its name.
+const NoNode = "-"
+
+// OfBar is which jobs share a bar of the timeline: those that started from one instant
+// to another, and run or do not.
+type OfBar struct {
+	From  time.Time     `json:"from"`
+	To    time.Time     `json:"to"`
+	Runs  bool          `json:"runs"`
+	Under time.Duration `json:"under,omitempty"` // what they took less than; 0: any time
+}
+
+func (o OfBar) query() []string {
+	runs, under := "no", ""
+	if o.Runs {
+		runs = "yes"
+	}
+	if o.Under > 0 {
+		under = o.Under.String()
+	}
+	return []string{"started", o.From.UTC().Format(time.RFC3339Nano) + ".." + o.To.UTC().Format(time.RFC3339Nano), "runs", runs, "under", under}
+}
+
+// Has reports whether a job is one of them.
+func (o OfBar) Has(j JobItem, now time.Time) bool {
+	return !j.StartedAt.Before(o.From) && !j.StartedAt.After(o.To) && (j.Status == tidemark.JobRunning) == o.Runs && (o.Under == 0 || TookLess(j, o.Under, now))
+}
+
+// BarLink leads to the jobs that share a bar of a lane.
+func (v JobsView) BarLink(lane string, b Bar) string {
+	name := "agent"
+	if v.By == "node" {
+		name, lane = "node", cmp.Or(lane, NoNode)
+	}
+	v.OfBar = &OfBar{From: b.Job.StartedAt, To: b.Last, Runs: b.Runs, Under: b.Under}
+	return v.Link("view", "", "by", "", name, lane)
 }
 
 // JobView is the page of one job.

@@ -334,8 +334,17 @@ type FoundSession struct {
 	More    store.Count `json:"more"` // hits that are not listed
 }
 
-// All is how many hits there are in the session, listed or not.
-func (f FoundSession) All() int64 { return int64(len(f.Hits)) + f.More.N }
+// All is how many hits there are in the session, listed or not. That of the title is not
+// one of them: it is on the page that lists the others.
+func (f FoundSession) All() int64 {
+	n := f.More.N
+	for _, h := range f.Hits {
+		if h.Seq > 0 || h.Draft {
+			n++
+		}
+	}
+	return n
+}
 
 // FoundHit is one thing that was found.
 type FoundHit struct {

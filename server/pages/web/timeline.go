@@ -61,9 +61,11 @@ type Bar struct {
 	Job    JobItem // the first of them
 	Count  int     // how many there are
 	Failed int     // of them
+	Runs   bool    // they do; Job has the status of one that failed
 	Last   time.Time
-	Path   string // of its shape
-	X, Y   string // of its sign
+	Under  time.Duration // what each of several took less than; 0: they may have taken any time
+	Path   string        // of its shape
+	X, Y   string        // of its sign
 	Sign   string
 	Inside bool // its sign has room in it
 }
@@ -94,7 +96,7 @@ func NewTimeline(jobs []JobItem, from, now time.Time, lane func(JobItem) string)
 	y := lineTop
 	for _, name := range names {
 		l := Lane{Name: name, Y: y + laneHead - 6, Line: y, Jobs: len(of[name])}
-		rows := l.draw(of[name], max(mostBars/len(names), leastSlots), now, y+laneHead, at)
+		rows := l.draw(of[name], max(mostBars/len(names), leastSlots), now, y+laneHead, at, scale)
 		y += laneHead + rows*(barHeight+barGap) + barGap
 		t.Lanes = append(t.Lanes, l)
 	}
@@ -123,8 +125,9 @@ const (
 
 // gather puts jobs together that share a bar: each has its own up to most of them,
 // unless it is one of a crowd of short ones, and beyond that all that began in one
-// slot of time share one, those that run apart from those that ended.
-func gather(jobs []JobItem, most int, now time.Time, at func(time.Time) float64) (all [][]JobItem, slot float64) {
+// slot of time share one, those that run apart from those that ended. under is what a
+// job took less than if it is one of a crowd, 0 where all share bars.
+func gather(jobs []JobItem, most int, now time.Time, at func(time.Time) float64, scale float64) (all [][]JobItem, slot float64, under time.Duration) {
 	slices.SortFunc(jobs, func(a, b JobItem) int { return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID)) })
 	type place struct {
 		slot int
@@ -134,9 +137,10 @@ func gather(jobs []JobItem, most int, now time.Time, at func(time.Time) float64)
 	few := len(jobs) <= most
 	if few {
 		slot = crowdSlot
+		under = time.Duration(slot / scale * float64(time.Second))
 	}
 	placeOf := func(j JobItem) place { return place{int(at(j.StartedAt) / slot), j.Status == tidemark.JobRunning} }
-	short := func(j JobItem) bool { return at(endOf(j, now))-at(j.StartedAt) < slot }
+	short := func(j JobItem) bool { return TookLess(j, under, now) }
 	n := make(map[place]int)
 	for _, j := range jobs {
 		if short(j) {
@@ -157,16 +161,21 @@ func gather(jobs []JobItem, most int, now time.Time, at func(time.Time) float64)
 		}
 		all[i] = append(all[i], j)
 	}
-	return all, slot
+	return all, slot, under
+}
+
+// TookLess reports whether a job took less than some time, or has so far if it runs.
+func TookLess(j JobItem, under time.Duration, now time.Time) bool {
+	return endOf(j, now).Sub(j.StartedAt) < under
 }
 
 // draw puts the bars of a lane into as many rows as needed to avoid
 // overlaps, and returns their number.
-func (l *Lane) draw(jobs []JobItem, most int, now time.Time, top int, at func(time.Time) float64) int {
+func (l *Lane) draw(jobs []JobItem, most int, now time.Time, top int, at func(time.Time) float64, scale float64) int {
 	var ends []float64 // of the last bar in each row
-	groups, slot := gather(jobs, most, now, at)
+	groups, slot, under := gather(jobs, most, now, at, scale)
 	for _, g := range groups {
-		b := Bar{Job: g[0], Count: len(g), Last: g[len(g)-1].StartedAt}
+		b := Bar{Job: g[0], Count: len(g), Last: g[len(g)-1].StartedAt, Runs: g[0].Status == tidemark.JobRunning, Under: under}
 		x := at(b.Job.StartedAt)
 		end := max(at(endOf(b.Job, now)), x+barLeast)
 		if len(g) > 1 {

@@ -126,3 +126,39 @@ func TestThousandsOfJobsShareBars(t *testing.T) {
 		}
 	}
 }
+
+// A bar that several jobs share leads to those that it counts, and to no other.
+func TestASharedBarLeadsToTheJobsThatItCounts(t *testing.T) {
+	shared := 0
+	rapid.Check(t, func(t *rapid.T) {
+		statuses := []string{tidemark.JobRunning, tidemark.JobCompleted, tidemark.JobFailed}
+		var jobs []JobItem
+		n := rapid.SampledFrom([]int{30, 700}).Draw(t, "jobs") // beyond mostBars all share bars
+		for range n {
+			start := -time.Duration(rapid.Int64Range(0, int64(7*time.Hour)).Draw(t, "start"))
+			took := time.Duration(rapid.SampledFrom([]int64{int64(time.Second), int64(2 * time.Minute), int64(2 * time.Hour)}).Draw(t, "took"))
+			jobs = append(jobs, drawn(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "agent"), rapid.SampledFrom(statuses).Draw(t, "status"), start, min(start+took, 0)))
+		}
+		from := noon.Add(-6 * time.Hour)
+		for _, lane := range NewTimeline(slices.Clone(jobs), from, noon, byAgent).Lanes {
+			for _, b := range lane.Bars {
+				if b.Count == 1 {
+					continue
+				}
+				shared++
+				of, got := OfBar{From: b.Job.StartedAt, To: b.Last, Runs: b.Runs, Under: b.Under}, 0
+				for _, j := range jobs {
+					if j.Agent == lane.Name && !endOf(j, noon).Before(from) && of.Has(j, noon) {
+						got++
+					}
+				}
+				if got != b.Count {
+					t.Fatalf("a bar counts %d jobs and leads to %d", b.Count, got)
+				}
+			}
+		}
+	})
+	if shared == 0 {
+		t.Error("no bar was shared")
+	}
+}

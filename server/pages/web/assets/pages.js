@@ -763,14 +763,18 @@
   facets();
   settled((e) => e.target.id === "list" || e.target.id === "facets", facets);
 
-  // Several sessions of a list at once: each is done as if it were alone.
-  const picked = () => [...document.querySelectorAll("input[name=id]:checked")];
+  // Several sessions of a list at once: each is done as if it were alone. Of a list with
+  // more pages, all that match can be chosen; then every has their names.
+  const boxes = () => [...document.querySelectorAll("input[name=id]")], picked = () => boxes().filter((b) => b.checked);
+  let every = null, doing = "";
   const count = () => {
     const bar = document.getElementById("bulk");
     if (!bar) return;
-    const n = picked().length, told = bar.querySelector("[data-picked]");
-    bar.hidden = !n;
-    told.textContent = told.dataset.picked.replace("%d", n);
+    const n = every ? every.length : picked().length, told = bar.querySelector("[data-picked]"), more = bar.querySelector("[value=every]");
+    bar.hidden = !n && !doing;
+    told.textContent = doing || told.dataset.picked.replace("%d", n);
+    for (const b of bar.querySelectorAll("button")) b.disabled = !!doing;
+    if (more) more.hidden = !!every || n < boxes().length;
   };
   // A list that is read anew has the same rows chosen, and the focus where it was.
   let chosen = null;
@@ -791,41 +795,82 @@
   let last = null;
   document.addEventListener("click", (e) => {
     if (!e.target.matches("input[name=id]")) return;
-    const all = [...document.querySelectorAll("input[name=id]")], a = all.indexOf(last), b = all.indexOf(e.target);
+    const all = boxes(), a = all.indexOf(last), b = all.indexOf(e.target);
     if (e.shiftKey && a >= 0) for (const box of all.slice(Math.min(a, b), Math.max(a, b) + 1)) box.checked = e.target.checked;
     last = e.target;
     count();
   });
   document.addEventListener("change", (e) => {
-    if (e.target.dataset.all) for (const box of document.querySelectorAll("input[name=id]")) box.checked = e.target.checked;
-    if (e.target.dataset.all || e.target.name === "id") count();
+    if (e.target.dataset.all) for (const box of boxes()) box.checked = e.target.checked;
+    if (e.target.dataset.all || e.target.name === "id") { every = null; count(); }
   });
-  const post = (path, body) => fetch(path, { method: "POST", body: new URLSearchParams(body), redirect: "manual" }).then((r) => r.ok || r.type === "opaqueredirect");
-  const save = (id) => fetch("/api/v1/sessions/" + id + "/export?format=md").then(async (r) => {
-    if (!r.ok) return false;
-    const a = document.createElement("a"), url = URL.createObjectURL(await r.blob());
-    a.href = url;
-    a.download = id.replace(":", "-") + ".md";
-    a.click();
-    setTimeout(() => URL.revokeObjectURL(url), 10000);
-    return true;
-  });
+  const post = (path, body) => fetch(path, { method: "POST", body: new URLSearchParams({ several: 1, ...body }), redirect: "manual" }).then((r) => r.ok || r.type === "opaqueredirect");
+  // eachOf does something with sessions, and returns those that it was done with.
+  const eachOf = async (ids, what, body, tell) => {
+    const done = [];
+    for (const [i, id] of ids.entries()) {
+      tell(i);
+      if (await post("/sessions/" + id + "/" + what, body).catch(() => false)) done.push(id);
+    }
+    return done;
+  };
+  // What was done is told on the page that is read anew, with the way back.
+  const toldBulk = () => {
+    const did = JSON.parse(sessionStorage.getItem("tidemark-did") || "null");
+    sessionStorage.removeItem("tidemark-did");
+    if (!did || !undo) return;
+    const words = undo.querySelector("span"), back = undo.querySelector("button");
+    words.textContent = did.told;
+    back.hidden = did.what !== "trash";
+    undo.hidden = false;
+    if (!back.hidden) back.addEventListener("click", async () => {
+      undo.hidden = false; // until it is done
+      back.hidden = true;
+      const done = await eachOf(did.ids, "restore", {}, (i) => { words.textContent = did.doing.replace("%d", i).replace("%d", did.ids.length); });
+      sessionStorage.setItem("tidemark-did", JSON.stringify({ what: "restore", told: did.restore.replace("%d", done.length) }));
+      location.reload();
+    }, { once: true });
+  };
+  toldBulk();
   document.addEventListener("submit", async (e) => {
     if (e.target.id !== "bulk") return;
     e.preventDefault();
-    const bar = e.target, what = e.submitter.value, tags = bar.querySelector("[name=tags]"), boxes = picked();
-    if (what === "none") { for (const box of boxes) box.checked = false; count(); return; }
+    const bar = e.target, what = e.submitter.value, tags = bar.querySelector("[name=tags]"), words = bar.querySelector("[data-picked]").dataset.doing;
+    if (what === "none") { for (const box of picked()) box.checked = false; every = null; count(); return; }
     if (what === "tags" && !tags.value.trim()) { tags.focus(); return; }
-    let done = 0;
-    for (const box of boxes) {
-      const ok = await (what === "export" ? save(box.value) : post("/sessions/" + box.value + "/" + what, what === "tags" ? { add: tags.value } : {})).catch(() => false);
-      if (ok) { done++; box.checked = false; }
+    if (what === "every") {
+      every = await fetch(bar.dataset.names).then((r) => r.ok ? r.json() : null).catch(() => null);
+      count();
+      return;
     }
-    const told = bar.dataset.did.replace("%d", done).replace("%d", boxes.length - done);
-    if (done === boxes.length && what !== "export") { location.reload(); return; }
+    const ids = every || picked().map((b) => b.value);
+    if (what === "export") {
+      const form = document.createElement("form"), field = document.createElement("input");
+      form.method = "post";
+      form.action = "/sessions/zip";
+      field.type = "hidden";
+      field.name = "ids";
+      field.value = ids.join(" ");
+      form.append(field);
+      document.body.append(form);
+      form.submit(); // a file: the page stays
+      form.remove();
+      return;
+    }
+    const done = await eachOf(ids, what, what === "tags" ? { add: tags.value } : {}, (i) => { doing = words.replace("%d", i).replace("%d", ids.length); count(); });
+    doing = "";
+    if (done.length === ids.length) {
+      sessionStorage.setItem("tidemark-did", JSON.stringify({ what, ids: what === "trash" ? done : [], told: bar.dataset[what].replace("%d", done.length), doing: words, restore: bar.dataset.restore }));
+      location.reload();
+      return;
+    }
+    const left = new Set(ids);
+    for (const id of done) left.delete(id);
+    if (every) every = [...left]; else for (const box of boxes()) box.checked = left.has(box.value);
     count();
-    bar.hidden = false;
-    bar.querySelector("[data-picked]").textContent = told;
+    const now = document.getElementById("bulk"); // the list may have been read anew
+    now.hidden = false;
+    now.querySelector("[data-picked]").textContent = bar.dataset.did.replace("%d", done.length).replace("%d", left.size);
   });
 
   // The newest weeks are seen first.
