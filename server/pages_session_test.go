@@ -403,7 +403,7 @@ func TestBranchesWorkersAndWhatIsKeptStandBesideTheSession(t *testing.T) {
 	lacks(t, other, "another way\n")
 	has(t, s.read(t, "writer-a", path+"?at=6", 200), "on another branch")
 	// Its branches are told by their words and by when they began.
-	if tree := s.read(t, "writer-a", path+"/tree", 200); !regexp.MustCompile(`(?s)<text[^>]*>n3 another way ◂</text>\s*<text class="below"[^>]*><tspan data-time="20[^"]*">(now|\d+ s ago)</tspan>`).MatchString(tree) {
+	if tree := s.read(t, "writer-a", path+"/tree", 200); !regexp.MustCompile(`(?s)<text[^>]*>n3 another way ◂</text>\s*<text [^>]*class="below"[^>]*><tspan data-time="20[^"]*">(now|\d+ s ago)</tspan>`).MatchString(tree) {
 		t.Errorf("the tree:\n%s", tree)
 	}
 	found := s.read(t, "writer-a", path+"?find=question&at=3", 200)

@@ -896,7 +896,7 @@
   });
 
   // How long ago something was goes on while a page is open, by the server's clock.
-  const ahead = Date.now() - document.body.dataset.now, units = [[6e4, 1e3, " s ago"], [36e5, 6e4, " min ago"], [1728e5, 36e5, " h ago"], [5184e6, 864e5, " days ago"]];
+  const ahead = document.body.dataset.now ? Date.now() - document.body.dataset.now : 0, units = [[6e4, 1e3, " s ago"], [36e5, 6e4, " min ago"], [1728e5, 36e5, " h ago"], [5184e6, 864e5, " days ago"]];
   setInterval(() => {
     if (document.hidden) return;
     for (const t of document.querySelectorAll("main time[datetime], main tspan[data-time]")) {
