@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -372,6 +373,11 @@ func (g *gathering) write(ctx context.Context, until time.Time, of *gathered) (e
 		w.lines = of.b.Len()
 		if err := of.b.Write(w.emit(ctx)); err != nil {
 			w.abandon(ctx)
+			if g.handed && errors.Is(err, tidemark.ErrInvalid) {
+				// Lines are handed over in their order: one that came twice is that of a
+				// log that was dropped and begun again meanwhile.
+				return fmt.Errorf("%w: %w", tidemark.ErrConflict, err)
+			}
 			return err
 		}
 	}

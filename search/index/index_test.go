@@ -110,6 +110,35 @@ func TestRandomHistoriesFindWhatLookingAtEveryLineFinds(t *testing.T) {
 	})
 }
 
+// A log that is dropped and begun again while its lines are handed over: nothing of what
+// was handed counts, and who handed it is told so.
+func TestWhatIsHandedOverOfALogThatBeganAgainIsLeftToTheNext(t *testing.T) {
+	be, below := places["memory"](t)
+	w := newWorld(t, be)
+	ix := w.index(be, index.Options{})
+	w.catchUp(ix, index.Pace{})
+	handed := must[*index.Handed](t)(ix.Handed(t.Context(), 1<<20))
+	said := w.say(logKey(1), "moon")
+	if err := handed.Add(t.Context(), logKey(1), asSaid, said); err != nil {
+		t.Fatal(err)
+	}
+	w.purge(ix, logKey(1))
+	again := w.say(logKey(1), "salt")
+	again[0].At = said[0].At // as an import brings it
+	err := handed.Add(t.Context(), logKey(1), asSaid, again)
+	if err == nil {
+		err = handed.Put(t.Context())
+	}
+	if !errors.Is(err, tidemark.ErrConflict) {
+		t.Errorf("Put = %v, want ErrConflict", err)
+	}
+	w.catchUp(ix, index.Pace{})
+	for _, word := range []string{"moon", "salt"} {
+		w.exact(w.look(ix), word)
+	}
+	w.clean(w.look(ix), below)
+}
+
 func TestManySmallStepsBecomeFewSegments(t *testing.T) {
 	be, below := places["memory"](t)
 	w := newWorld(t, be)
