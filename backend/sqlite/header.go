@@ -55,6 +55,7 @@ type header struct {
 	size  int64 // of the file
 	tree  bool  // its second page is one of a tree
 	page  bool  // where the second page of a file with small pages would be, a tree begins
+	wide  bool  // its first page has a row where a small one has ended
 	quiet bool  // the -wal file is empty, so the file is complete on its own
 }
 
@@ -67,6 +68,7 @@ func headerOf(c *conn, path string, before *fileState) (*header, error) {
 		data := s.view(1)
 		if s.int(0) == 1 {
 			copy(h.bytes[:], data)
+			h.wide = isWide(data)
 			h.page = len(data) > narrowBytes && beginsPage(data[narrowBytes:])
 		} else if len(data) > 0 {
 			h.tree = treeKind(data[0]) != 0
@@ -92,6 +94,10 @@ func rawHeader(path string) (*header, error) {
 	if _, err := f.ReadAt(h.bytes[:], 0); err != nil && err != io.EOF {
 		return nil, err
 	}
+	var first [headerBytes + 10]byte
+	if _, err := f.ReadAt(first[:], 0); err == nil {
+		h.wide = isWide(first[:])
+	}
 	var second [8]byte
 	if _, err := f.ReadAt(second[:], narrowBytes); err == nil {
 		h.page = beginsPage(second[:])
@@ -101,6 +107,12 @@ func rawHeader(path string) (*header, error) {
 		h.tree = treeKind(second[0]) != 0
 	}
 	return h, nil
+}
+
+// isWide reports whether the first page has a row where a small page has ended: whatever
+// the header says, it is a larger one.
+func isWide(first []byte) bool {
+	return len(first) >= headerBytes+10 && first[headerBytes] == leafTable && binary.BigEndian.Uint16(first[headerBytes+8:]) >= narrowBytes
 }
 
 // beginsPage reports whether a page of a tree of small pages may begin like this. The
@@ -195,17 +207,21 @@ func (h *header) pageBytes() int64 {
 	if (said == narrowBytes || said == wideBytes) && !h.contradicted() {
 		return said
 	}
-	if h.page {
+	if h.page && !h.wide {
 		return narrowBytes
 	}
 	return wideBytes
 }
 
-// contradicted reports whether the header has one of our sizes, and the number of
-// pages is right for the other one.
+// contradicted reports whether the header has one of our sizes, and the file has the
+// other one: the number of pages is right for that, or the first page is too large. A
+// program that knew only small pages may have "repaired" it like this.
 func (h *header) contradicted() bool {
 	said := h.saidBytes()
-	return (said == narrowBytes || said == wideBytes) && h.quiet && h.counted() && h.pages()*(narrowBytes+wideBytes-said) == h.size
+	if said != narrowBytes && said != wideBytes {
+		return false
+	}
+	return said == narrowBytes && h.wide || h.quiet && h.counted() && h.pages()*(narrowBytes+wideBytes-said) == h.size
 }
 
 func (h *header) saidBytes() int64 { return int64(binary.BigEndian.Uint16(h.bytes[atPageSize:])) }

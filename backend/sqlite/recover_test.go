@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -113,6 +114,26 @@ func TestFlippedBytesOfTheSchemaHideNothing(t *testing.T) {
 			}
 			t.Logf("%d flips on %d pages: read without a repair after %d, opened for writing after %d; everything was there after the repair of all", flips, len(schema), read, written)
 		})
+	}
+}
+
+// A program that knew only small pages takes a store with large ones for damaged. What
+// it wrote over the header to repair it is undone.
+func TestAHeaderThatAnOlderProgramRepairedIsMended(t *testing.T) {
+	t.Parallel()
+	path, whole, _ := flipStore(t, "SELECT 1")
+	good, _ := readAll(path)
+	binary.BigEndian.PutUint16(whole[atPageSize:], narrowBytes)
+	binary.BigEndian.PutUint32(whole[atPageCount:], uint32(len(whole)/narrowBytes))
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), path, nil); !errors.Is(err, tidemark.ErrCorrupt) {
+		t.Errorf("Open = %v, want ErrCorrupt", err)
+	}
+	said, err := repaired(path)
+	if got, complained := readAll(path); err != nil || complained || !maps.Equal(got, good) {
+		t.Errorf("after the repair %d of %d things are read: %v\n%s", len(got), len(good), err, said)
 	}
 }
 
