@@ -600,7 +600,7 @@
 
     // Jumps and links within what is here need no page; behind it, the server
     // finds the place.
-    let jumped = null, jumpedTo = 0;
+    let jumped = null;
     on("click", (e) => {
       const jump = e.target.closest("[data-jump]"), link = e.target.closest(".outline a, .hits a");
       if (e.ctrlKey || e.metaKey || e.shiftKey) return;
@@ -610,8 +610,8 @@
       }
       if (!jump) return;
       const kind = jump.dataset.jump === "prompt" ? ".said.user" : ".call.failed, .said.failed";
-      // Near the end of a page nothing can be scrolled to its top: from there it goes on by order.
-      const again = jumped && jumped.isConnected && Math.abs(scrollY - jumpedTo) < 40;
+      // Near the end of a page nothing can be scrolled to its top: while what was jumped to is in sight, it goes on by order.
+      const was = jumped && jumped.isConnected && jumped.getBoundingClientRect(), again = was && was.bottom > 0 && was.top < innerHeight;
       const next = [...entries.querySelectorAll(kind)].find((el) => again ? jumped.compareDocumentPosition(el) & Node.DOCUMENT_POSITION_FOLLOWING : el.getBoundingClientRect().top > 80);
       if (next) {
         e.preventDefault();
@@ -620,7 +620,6 @@
         next.scrollIntoView({ block: "start" });
         next.querySelector("a, summary").focus({ preventScroll: true });
         jumped = next;
-        jumpedTo = scrollY;
         return;
       }
       if (!document.querySelector("#entries > .newer, .to-end")) { e.preventDefault(); tell(jump, jump.dataset.none); return; }
