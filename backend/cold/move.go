@@ -36,8 +36,8 @@ type Moved struct {
 // it back, and then trims the log in one commit that also says where they are. Segments
 // that are in the store itself go to the place as well; where the store is the place,
 // that commit carries them. Killed anywhere, nothing is lost: objects that nothing names
-// are deleted by Sweep. Few lines stay where they are. ErrConflict: the log was changed meanwhile. ErrCorrupt:
-// a line is damaged, and all of them stay.
+// are deleted by Sweep. Few lines stay where they are. ErrConflict: the log was changed
+// meanwhile. ErrCorrupt: a line is damaged, and all of them stay.
 func (b *Backend) Move(ctx context.Context, log tidemark.Key) (did Moved, err error) {
 	if b.url == "" {
 		return did, tidemark.Invalidf("no cold place is set")

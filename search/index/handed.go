@@ -68,9 +68,8 @@ func (h *Handed) Put(ctx context.Context) error {
 	return h.Close()
 }
 
-// Close waits until nothing is being written any more, and returns what came of it. On a
-// nil Handed it does nothing.
-// What was gathered since is left.
+// Close waits until nothing is being written any more, and returns what came of it. What
+// was gathered since is left. On a nil Handed it does nothing.
 func (h *Handed) Close() error {
 	if h == nil || h.writing == nil {
 		return nil
