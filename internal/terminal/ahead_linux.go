@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// typedAhead returns how many bytes were typed before the terminal was opened.
+// typedAhead returns how many bytes were typed and not read yet.
 func typedAhead(fd uintptr) int {
 	n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 	if err != nil {

@@ -150,9 +150,6 @@ func Open(o Options) (*Console, error) {
 		return nil, fmt.Errorf("terminal: %w", err)
 	}
 	c.restore = restore
-	if f, ok := o.In.(interface{ Fd() uintptr }); ok {
-		c.keys.ahead = typedAhead(f.Fd())
-	}
 	c.screen.out = output{text: o.Text, color: o.Color}
 	c.screen.columns, c.screen.rows = c.size()
 	c.screen.out.columns = c.screen.columns

@@ -505,6 +505,18 @@ func TestALentTerminalIsAsItWasAndItsKeysAreFree(t *testing.T) {
 	}
 }
 
+func TestEnterTypedBeforeTheTerminalIsTakenBackIsEnter(t *testing.T) {
+	term := open(t, 40, 10, nil)
+	term.c.Lend(func() error {
+		term.press("ahead\r") // the line discipline makes a newline of it
+		for typedAhead(term.slave.Fd()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	})
+	term.wantLine("ahead")
+}
+
 func TestCtrlZLendsTheTerminalToTheShell(t *testing.T) {
 	stopped := make(chan struct{})
 	term := open(t, 40, 10, func(o *Options) {

@@ -26,7 +26,7 @@ type listener struct {
 	ear   *ear
 	keys  keyboard
 	fed   int // number of bytes read from the keyboard
-	ahead int // bytes that were typed before the start and not read yet
+	ahead int // bytes that were typed before it listened and are not read yet
 }
 
 // ear reads the keyboard until it is stopped. A read from a keyboard that is
@@ -52,6 +52,9 @@ func (l *listener) listen() {
 			return
 		}
 		e.Reader, e.file = r, r
+	}
+	if f, ok := l.in.(interface{ Fd() uintptr }); ok {
+		l.ahead = typedAhead(f.Fd())
 	}
 	l.ear = e
 	go l.hear(e)
@@ -94,7 +97,7 @@ func (l *listener) typed(p []byte) {
 	defer l.mu.Unlock()
 	l.fed++
 	if n := min(l.ahead, len(p)); n > 0 {
-		// The terminal was not raw yet, and had turned Enter into a newline.
+		// The terminal was not raw then, and had turned Enter into a newline.
 		copy(p, bytes.ReplaceAll(p[:n], []byte("\n"), []byte("\r")))
 		l.ahead -= n
 	}
