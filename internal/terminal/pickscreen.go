@@ -23,6 +23,7 @@ type pickScreen struct {
 
 	shown   picture
 	entered bool
+	deaf    bool          // no key is read any more: one that is typed when the list is gone is for what comes next
 	over    chan struct{} // closed when the picker is over
 	fault   string        // a panic in the program itself
 }
@@ -48,6 +49,10 @@ func (s *pickScreen) run(ctx context.Context) error {
 	s.keys.listen()
 	s.wait(ctx)
 	s.keys.stop()
+	s.mu.Lock()
+	s.deaf = true
+	s.paint.touch()
+	s.mu.Unlock()
 	s.paint.wait(closeWait)
 	err = restore()
 	s.mu.Lock()
@@ -194,6 +199,9 @@ func (s *pickScreen) frame() (f []byte, last bool) {
 		}
 	}()
 	if s.m.over {
+		if !s.deaf {
+			return nil, false
+		}
 		return s.leave(), true
 	}
 	v := s.m.view()
