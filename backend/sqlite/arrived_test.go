@@ -1,13 +1,17 @@
 package sqlite
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -516,4 +520,179 @@ func TestLogsThatArriveAreMovedBehindTheWriters(t *testing.T) {
 		t.Errorf("%d rows were not moved", n)
 	}
 	expectTogether(t, b, 8, 30)
+}
+
+// arriveForever has eight writers append to logs of their own and prints what was
+// acknowledged, until it is killed. Its mover is busy.
+func arriveForever(path, name string) error {
+	set := here
+	set.moveAfter = time.Millisecond
+	b, err := open(context.Background(), path, nil, set)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	var out sync.Mutex
+	fail := make(chan error, 8)
+	for g := range 8 {
+		wg.Go(func() {
+			log := key("session", fmt.Sprint(name, g))
+			r, err := b.Get(context.Background(), log)
+			for seq := r.Head.Length + 1; err == nil || errors.Is(err, tidemark.ErrNotFound); seq++ {
+				l := line(log, seq, "user", fmt.Sprintf(`{"line":"%s %d"}`, log.ID, seq))
+				err = commit(b, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}}}})
+				if err == nil && seq%50 == 0 && g == 0 { // what has arrived is changed meanwhile
+					err = commit(b, tidemark.Batch{Drops: []tidemark.Key{log}})
+					seq = 0
+				}
+				out.Lock()
+				fmt.Println(log.ID, seq)
+				out.Unlock()
+			}
+			fail <- err
+		})
+	}
+	wg.Wait()
+	return <-fail
+}
+
+func TestProcessesWhoseLinesArriveAreKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	opened(t, path, &Options{Create: true}).Close()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := make(map[string]int64) // of each log; of the ones that are dropped, nothing is known
+	waited := 0
+	for range 12 {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for _, name := range []string{"a", "b"} {
+			cmd := exec.Command(exe)
+			cmd.Env = append(os.Environ(), childArrive+"="+path, childName+"="+name)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			after := rand.IntN(600)
+			wg.Go(func() {
+				lines := bufio.NewScanner(out)
+				for n := 0; lines.Scan(); n++ {
+					var id string
+					var seq int64
+					if _, err := fmt.Sscan(lines.Text(), &id, &seq); err == nil && !strings.HasSuffix(id, "0") {
+						mu.Lock()
+						acknowledged[id] = max(acknowledged[id], seq)
+						mu.Unlock()
+					}
+					if n == after {
+						cmd.Process.Kill()
+					}
+				}
+				cmd.Wait()
+			})
+		}
+		wg.Wait()
+		b := opened(t, path, &Options{ReadOnly: true})
+		if rowsArrived(t, b) > 0 {
+			waited++
+		}
+		for id, length := range acknowledged {
+			lines := linesOf(t, b, key("session", id))
+			if int64(len(lines)) < length {
+				t.Errorf("%s: %d lines are there, and %d were acknowledged", id, len(lines), length)
+			}
+			for _, l := range lines {
+				if want := fmt.Sprintf(`{"line":"%s %d"}`, id, l.Seq); string(l.Body) != want {
+					t.Errorf("%s, line %d: %s", id, l.Seq, l.Body)
+				}
+			}
+		}
+		if found := faults(t, b); found != nil {
+			t.Fatalf("Check: %v", found)
+		}
+		b.Close()
+	}
+	if waited == 0 {
+		t.Error("no kill left lines that had arrived")
+	}
+	if len(acknowledged) < 14 {
+		t.Errorf("lines of %d logs were acknowledged, want 14", len(acknowledged))
+	}
+}
+
+// A power cut leaves a beginning of the -wal file. Whichever it is, every line of every
+// head is there.
+func TestEveryBeginningOfTheLogOfAMoveIsAWholeStore(t *testing.T) {
+	b := patient(t)
+	const logs = 8
+	harm(t, b, "PRAGMA wal_autocheckpoint=0")
+	for seq := int64(1); seq <= 40; seq++ {
+		together(t, b, logs, seq)
+	}
+	for more := true; more; {
+		more = step(t, b)
+	}
+	together(t, b, logs, 41)
+	keep(t, b, tidemark.Batch{Trims: []tidemark.Trim{{Log: logNamed(1), Length: 41, Upto: 30}}})
+	file, err := os.ReadFile(b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wal, err := os.ReadFile(b.path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const frame = 24 + wideBytes
+	last := int64(0)
+	for n := 0; walHeader+n*frame <= len(wal); n++ {
+		path := filepath.Join(t.TempDir(), "store.db")
+		for end, data := range map[string][]byte{"": file, "-wal": wal[:walHeader+n*frame]} {
+			if err := os.WriteFile(path+end, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := opened(t, path, nil)
+		if found := faults(t, r); found != nil {
+			t.Fatalf("after %d frames: %v", n, found)
+		}
+		head, err := r.Get(t.Context(), logNamed(0))
+		if err != nil && !errors.Is(err, tidemark.ErrNotFound) || head.Head.Length < last {
+			t.Fatalf("after %d frames: %d lines after %d, %v", n, head.Head.Length, last, err)
+		}
+		last = head.Head.Length
+		if lines := linesOf(t, r, logNamed(0)); int64(len(lines)) != last {
+			t.Fatalf("after %d frames: %d lines, the head says %d", n, len(lines), last)
+		}
+		r.Close()
+	}
+	if last != 41 {
+		t.Errorf("at the end there are %d lines, want 41", last)
+	}
+}
+
+func TestRecoveredStoreKeepsWhatHasArrived(t *testing.T) {
+	b := patient(t)
+	keep(t, b, tidemark.Batch{Puts: []tidemark.Record{record(logNamed(0), 1, `{}`)}})
+	for seq := int64(1); seq <= 30; seq++ {
+		together(t, b, 8, seq)
+	}
+	step(t, b)
+	harm(t, b, "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = replace(sql, 'depth', 'xepth') WHERE name = 'line'")
+	path := killed(t, b)
+	r := opened(t, path, &Options{ReadOnly: true}) // by the pages of its tables
+	for i := range 8 {
+		if n := len(linesOf(t, r, logNamed(i))); n != 30 {
+			t.Errorf("log %d: %d lines, want 30", i, n)
+		}
+	}
+	r.Close()
+	if said, err := repaired(path); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	expectTogether(t, opened(t, path, nil), 8, 30)
 }
