@@ -87,7 +87,9 @@ func (b *Backend) commitAt(ctx context.Context, db *Database, batch *tidemark.Ba
 	w := db.writer(db.laneOf(ctx, b.who, batch))
 	defer db.letGo(w)
 	p := &pending{who: b.who, batch: batch, acts: acts, done: make(chan struct{})}
-	w.add(p)
+	if w.add(p) {
+		w.lead()
+	}
 	select {
 	case <-p.done:
 	case <-ctx.Done():
@@ -178,13 +180,46 @@ func (db *Database) letGo(w *writer) {
 	}
 }
 
-func (w *writer) add(p *pending) {
+// add puts a batch in the queue, and reports whether a lane is free, which the caller
+// is to lead.
+func (w *writer) add(p *pending) (leads bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = append(w.queue, p)
-	if w.running < lanes {
+	if leads = w.running < lanes; leads {
 		w.running++
+	}
+	return leads
+}
+
+// lead carries out the first group of a lane, which mostly is the caller's own batch
+// alone, without waking anybody for it. What has queued up by then is not the
+// caller's to wait for.
+func (w *writer) lead() {
+	w.answer(w.take())
+	if w.more() {
 		go w.run()
+	}
+}
+
+// more reports whether a batch waits; when none does, the lane ends.
+func (w *writer) more() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		w.running--
+	}
+	return len(w.queue) > 0
+}
+
+// answer carries out a group and tells who waits for it.
+func (w *writer) answer(group []*pending) {
+	if len(group) == 0 {
+		return
+	}
+	w.carryOut(group)
+	for _, p := range group {
+		close(p.done)
 	}
 }
 
@@ -202,27 +237,20 @@ func (w *writer) withdraw(p *pending) bool {
 // run is a lane: it carries out groups until the queue is empty.
 func (w *writer) run() {
 	for {
-		group := w.take()
-		if group == nil {
+		w.answer(w.take())
+		if !w.more() {
 			return
-		}
-		w.carryOut(group)
-		for _, p := range group {
-			close(p.done)
 		}
 	}
 }
 
-// take returns the batches of the next group, nil when the lane is to end. No
+// take returns the batches of the next group; it may be empty when the other lane took
+// what was there. No
 // two batches of a group involve the same thing, unless both only require it; so
 // none depends on the outcome of another.
 func (w *writer) take() (group []*pending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.queue) == 0 {
-		w.running--
-		return nil
-	}
 	changed, named := make(map[owned]bool), make(map[owned]bool)
 	bytes, lines := 0, 0
 	w.queue = slices.DeleteFunc(w.queue, func(p *pending) bool {

@@ -1,10 +1,13 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -187,6 +190,101 @@ func TestAGroupOfSeveralUsersFitsAStatement(t *testing.T) {
 		}
 		if taken += len(group); len(group) == 0 || lines > quickLines {
 			t.Fatalf("%d batches of %d lines", len(group), lines)
+		}
+	}
+}
+
+// The functions that append look by themselves where the tenant is, with the trigger
+// taken away; that somebody switches it is said by the trigger.
+func TestEveryAppendLooksWhereItsTenantIs(t *testing.T) {
+	made := ready(t, Migration{})
+	db := connected(t, made.Server, nil)
+	all := several(t, db, 2)
+	first, other, second := all[0], all[1], grouped{b: all[0].b}
+	second.log, second.lease = fencedSession(t, second.b)
+	for seq := int64(2); seq <= 3; seq++ {
+		keep(t, second.b, under(second.log, seq, tidemark.Precondition{Key: second.lease, Version: 1}))
+	}
+	lengths := map[tidemark.Key]int64{first.log: 3, second.log: 3, other.log: 3}
+	next := func(g grouped) *pending { return g.next(lengths[g.log]+1, 1) }
+	forms := []struct {
+		sql   string
+		group func() []*pending
+	}{
+		{sqlAppendOne, func() []*pending { return []*pending{next(first)} }},
+		{sqlAppend, func() []*pending {
+			p := next(first)
+			a := &p.batch.Appends[0]
+			a.Lines = append(a.Lines, line(first.log, lengths[first.log]+2, "user", "{}"))
+			return []*pending{p}
+		}},
+		{sqlAppend, func() []*pending { return []*pending{next(first), next(second)} }},
+		{sqlAppendMany, func() []*pending { return []*pending{next(first), next(other)} }},
+	}
+	want := func(when, code string) {
+		t.Helper()
+		for i, f := range forms {
+			q := newQuick(f.group(), &db.fences)
+			if sql, _ := q.statement(); sql != f.sql {
+				t.Fatalf("form %d is sent as %s", i, sql)
+			}
+			c, err := db.pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = q.send(t.Context(), c)
+			c.Release()
+			if codeOf(err) != code || (err == nil) != (code == "") {
+				t.Errorf("%s, form %d: %v, want code %q", when, i, err, code)
+			}
+			if err == nil {
+				for _, g := range q.logs {
+					lengths[g.Log] += int64(len(g.Lines))
+				}
+			}
+		}
+	}
+	home := func(tenant id, state string) {
+		t.Helper()
+		tell(t, made.Super, fmt.Sprintf(`insert into tidemark.home values ('%s', '%s', 'elsewhere') on conflict (tenant) do update set state = excluded.state`, idText(tenant), state))
+	}
+	triggers := func(how string) {
+		t.Helper()
+		for _, table := range []string{"log", "line"} {
+			tell(t, made.Owner, fmt.Sprintf(`alter table tidemark.%s %s trigger check_home`, table, how))
+		}
+	}
+	tenant := first.b.who.tenant
+	triggers("disable")
+	want("no row", "")
+	home(id{}, homeMoved)
+	want("all that have no row are elsewhere", codeElsewhere)
+	home(tenant, homeLeaving)
+	want("being copied", "")
+	home(tenant, homeArriving)
+	want("arriving", codeElsewhere)
+	home(tenant, homeMoved)
+	want("moved", codeElsewhere)
+	home(tenant, homeHere)
+	want("back", "")
+
+	triggers("enable")
+	mover, err := pgx.Connect(t.Context(), made.Super)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mover.Close(context.Background())
+	if _, err := mover.Exec(t.Context(), `select pg_advisory_lock(hashtextextended('tidemark.home ' || $1::text, 0))`, idText(tenant)); err != nil {
+		t.Fatal(err)
+	}
+	want("being switched", codeSwitching)
+	if _, err := mover.Exec(t.Context(), `select pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
+	}
+	want("after it", "")
+	for _, g := range []grouped{first, second, other} {
+		if n := g.length(t); n != lengths[g.log] {
+			t.Errorf("log %s has %d lines, want %d", g.log.ID, n, lengths[g.log])
 		}
 	}
 }

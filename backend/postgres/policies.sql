@@ -2,6 +2,12 @@
 -- every migration that finds it otherwise. A setting that is missing is null,
 -- and equals nothing: no rows. The sub-selects are worked out once a statement,
 -- and never by the planner, who would trip over a setting that is no id.
+--
+-- Those of log have few: every append changes one row of it, all policies for
+-- reading hold there as well, each up to four times, and to make a sub-select ready
+-- costs more than to ask for a setting again for each of the few rows that a
+-- statement reads. It is compared as text, which any setting is. What is asked of
+-- many users at once stays a sub-select.
 
 alter table tidemark.record enable row level security, force row level security;
 alter table tidemark.log    enable row level security, force row level security;
@@ -11,7 +17,7 @@ alter table tidemark.act    enable row level security, force row level security;
 
 -- Nobody ever leaves the tenant, whatever another policy grants.
 create policy tenant on tidemark.record as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
-create policy tenant on tidemark.log    as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
+create policy tenant on tidemark.log    as restrictive using (tenant::text = current_setting('tidemark.tenant', true));
 create policy tenant on tidemark.line   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.share  as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.act    as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
@@ -26,9 +32,8 @@ create policy own on tidemark.record using (owner = (select tidemark.setting_id(
     and (session is null or left(id, 36) = session::text and
       kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork', 'cold')));
 
-create policy own on tidemark.log using (owner = (select tidemark.setting_id('tidemark.user')))
-  with check (owner = (select tidemark.setting_id('tidemark.user')) and (scope is null or exists (
-    select from tidemark.share s where s.tenant = log.tenant and s.owner = log.owner and s.session = log.session and s.scope = log.scope))
+create policy own on tidemark.log using (owner::text = current_setting('tidemark.user', true))
+  with check (owner::text = current_setting('tidemark.user', true) and (scope is null or tidemark.is_shared(tenant, owner, session, scope))
     and (session is null or left(id, 36) = session::text and
       kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork', 'cold')));
 
@@ -42,8 +47,9 @@ create policy own on tidemark.share using (owner = (select tidemark.setting_id('
 -- statement.
 create policy granted on tidemark.record for select using (case when kind in ('index', 'segment', 'unindexed') then owner else scope end = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
-create policy granted on tidemark.log for select using (case kind when 'segment' then owner else scope end = any (
-  (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
+create policy granted on tidemark.log for select using ((scope is not null or kind = 'segment')
+  and case kind when 'segment' then owner else scope end::text = any (
+    string_to_array(btrim(current_setting('tidemark.workspaces', true), '{}'), ',') || current_setting('tidemark.tenant', true)));
 create policy granted on tidemark.share for select using (scope = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
 
@@ -55,7 +61,7 @@ create policy tells on tidemark.record for insert with check (kind = 'unindexed'
 
 -- What belongs to sessions of the tenant itself can be read by everybody in it.
 create policy house on tidemark.record for select using (session is not null and owner = (select tidemark.setting_id('tidemark.tenant')));
-create policy house on tidemark.log    for select using (session is not null and owner = (select tidemark.setting_id('tidemark.tenant')));
+create policy house on tidemark.log    for select using (session is not null and owner::text = current_setting('tidemark.tenant', true));
 
 -- Lines have no scope of their own. Those of a log that can be read are read
 -- by naming the log, and whose it is, in the transaction. The index of ids finds
@@ -70,12 +76,11 @@ create policy named on tidemark.line for select using (owner = (select tidemark.
 -- know a lease, goes on with them, and adds lines. No record can be read by it, and
 -- no line: whoever names users cannot name logs as well.
 create policy grouped on tidemark.log for select using (kind = 'session' and lease is not null
-  and owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]) and (select tidemark.setting_id('tidemark.of')) is null);
+  and owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]) and coalesce(current_setting('tidemark.of', true), '') = '');
 create policy grows on tidemark.log for update using (kind = 'session' and lease is not null
   and owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]))
   with check (kind = 'session' and lease is not null and owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[])
-    and session is not null and left(id, 36) = session::text and (scope is null or exists (
-      select from tidemark.share s where s.tenant = log.tenant and s.owner = log.owner and s.session = log.session and s.scope = log.scope)));
+    and session is not null and left(id, 36) = session::text and (scope is null or tidemark.is_shared(tenant, owner, session, scope)));
 create policy grouped on tidemark.share for select using (owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]));
 create policy grows on tidemark.line for insert with check (owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]));
 
@@ -91,9 +96,11 @@ create or replace trigger look_again after update of tenant, owner, kind, id, ve
   for each row when (old.kind in ('lease', 'session')) execute function tidemark.look_again();
 alter table tidemark.record enable trigger look_again;
 
--- Nobody goes on with a log whose keys are not all here; see the migration.
+-- Nobody goes on with a log whose keys are not all here; see the migration. The
+-- condition of a trigger is read anew by each statement, so it is short, and so are
+-- those below.
 create or replace trigger stays_trimmed before update of length on tidemark.log
-  for each row when (old.trimmed > 0 and new.length > old.length and old.length - old.trimmed < 10000) execute function tidemark.refuse_trimmed();
+  for each row when (old.trimmed > 0) execute function tidemark.refuse_trimmed();
 alter table tidemark.log enable trigger stays_trimmed;
 
 -- Who owns the tables moves a tenant to another database, and says so in the
@@ -107,17 +114,17 @@ create policy moves on tidemark.act to current_user using ((select current_setti
 -- Writes are taken where the tenant is at home. Once in a transaction that is looked
 -- up; the first of its statements that writes holds the tenant there to the end.
 create or replace trigger check_home before insert or update or delete on tidemark.record
-  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+  for each statement when (tidemark.is_unchecked()) execute function tidemark.check_home();
 alter table tidemark.record enable trigger check_home;
 create or replace trigger check_home before insert or update or delete on tidemark.log
-  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+  for each statement when (tidemark.is_unchecked()) execute function tidemark.check_home();
 alter table tidemark.log enable trigger check_home;
 create or replace trigger check_home before insert or update or delete on tidemark.line
-  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+  for each statement when (tidemark.is_unchecked()) execute function tidemark.check_home();
 alter table tidemark.line enable trigger check_home;
 create or replace trigger check_home before insert or update or delete on tidemark.share
-  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+  for each statement when (tidemark.is_unchecked()) execute function tidemark.check_home();
 alter table tidemark.share enable trigger check_home;
 create or replace trigger check_home before insert or update or delete on tidemark.act
-  for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home();
+  for each statement when (tidemark.is_unchecked()) execute function tidemark.check_home();
 alter table tidemark.act enable trigger check_home;
