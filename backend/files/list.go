@@ -69,6 +69,17 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 	if (tidemark.Key{Kind: q.Kind, ID: "x"}).Check() != nil {
 		return nil, nil
 	}
+	var folder durable.Info
+	whole := false // all records are gathered, to be remembered
+	if q.Order == tidemark.ByDue && !q.DueBy.IsZero() {
+		var tells bool
+		if folder, tells = b.folder(q.Kind); tells {
+			if found, ok := b.due.find(q, folder); ok {
+				return found, nil
+			}
+			whole = q.Prefix == ""
+		}
+	}
 	names, err := b.names(recordsDir, q.Kind, ".json")
 	if err != nil {
 		return nil, err
@@ -81,6 +92,7 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 	for _, id := range logNames {
 		logs[id] = true
 	}
+	var all []*listed
 	for i, id := range names {
 		if !strings.HasPrefix(id, q.Prefix) {
 			continue
@@ -95,6 +107,12 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 		if l != nil && (l.damage != nil && (q.After == nil || q.Compare(*q.After, l.Record) < 0) || l.damage == nil && q.Includes(l.Record)) {
 			found = append(found, l)
 		}
+		if whole = whole && (l == nil || l.damage == nil); whole && l != nil {
+			all = append(all, l)
+		}
+	}
+	if whole {
+		b.due.keep(q.Kind, folder, all)
 	}
 	return found, nil
 }
