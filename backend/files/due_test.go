@@ -80,7 +80,7 @@ func TestWhatIsDueIsListedAsItChanges(t *testing.T) {
 	wants(noon, "a", "c", "d")
 	long()
 	wants(noon, "a", "c", "d")
-	commit(b, tidemark.Batch{Puts: []tidemark.Record{record("c", 2, noon.Add(2 * time.Hour))}})
+	commit(b, tidemark.Batch{Puts: []tidemark.Record{record("c", 2, noon.Add(2*time.Hour))}})
 	wants(noon, "a", "d")
 	long()
 	wants(noon, "a", "d")
