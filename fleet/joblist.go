@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -39,31 +40,70 @@ func (s *Store) Jobs(ctx context.Context, f JobFilter) iter.Seq2[tidemark.Job, e
 }
 
 // AllJobs lists all jobs in the order of Jobs, for who keeps them in memory anyhow: they
-// are read as they lie and then sorted, which saves a search for each.
+// are read as they lie, which saves a search for each, decoded beside the reading, and
+// then sorted. What cannot be read comes first.
 func (s *Store) AllJobs(ctx context.Context) iter.Seq2[tidemark.Job, error] {
 	return func(yield func(tidemark.Job, error) bool) {
-		type touched struct {
-			job tidemark.Job
-			at  time.Time
+		var pages []*jobPage
+		var decoding sync.WaitGroup
+		page := new(jobPage)
+		decode := func() {
+			pages = append(pages, page)
+			decoding.Go(page.decode)
+			page = new(jobPage)
 		}
-		var all []*touched
 		for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindJob, Order: tidemark.ByID}) {
-			t := &touched{at: r.Touched()}
-			if err == nil {
-				err = records.Decode(r, &t.job)
+			page.found = append(page.found, foundJob{record: r, err: err})
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				break
 			}
-			if err == nil {
-				all = append(all, t)
-			} else if !yield(t.job, err) || !errors.Is(err, tidemark.ErrCorrupt) {
+			if len(page.found) == jobPageSize {
+				decode()
+			}
+		}
+		decode()
+		decoding.Wait()
+		var all []*foundJob
+		for _, p := range pages {
+			for i := range p.found {
+				if f := &p.found[i]; f.err == nil {
+					all = append(all, f)
+				} else if !yield(tidemark.Job{}, f.err) || !errors.Is(f.err, tidemark.ErrCorrupt) {
+					return
+				}
+			}
+		}
+		slices.SortStableFunc(all, func(a, b *foundJob) int { return b.touched.Compare(a.touched) })
+		for _, f := range all {
+			if !yield(f.job, nil) {
 				return
 			}
 		}
-		slices.SortStableFunc(all, func(a, b *touched) int { return b.at.Compare(a.at) })
-		for _, t := range all {
-			if !yield(t.job, nil) {
-				return
-			}
+	}
+}
+
+// jobPageSize is how many jobs are decoded by one goroutine: enough that starting it
+// costs nothing beside them.
+const jobPageSize = 128
+
+// jobPage is a part of a list of jobs.
+type jobPage struct{ found []foundJob }
+
+// foundJob is a record and then the job that was in it.
+type foundJob struct {
+	record  tidemark.Record
+	touched time.Time
+	job     tidemark.Job
+	err     error
+}
+
+func (p *jobPage) decode() {
+	for i := range p.found {
+		f := &p.found[i]
+		if f.err == nil {
+			f.touched, f.err = f.record.Touched(), records.Decode(f.record, &f.job)
 		}
+		f.record = tidemark.Record{} // its body is as large as the job
 	}
 }
 

@@ -1,6 +1,8 @@
 package fleet_test
 
 import (
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"testing"
@@ -8,7 +10,9 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func TestAnOrderBecomesAJob(t *testing.T) {
@@ -236,5 +240,43 @@ func TestAStatusThatNoJobHasIsAMistake(t *testing.T) {
 	}
 	for _, err := range s.JobsAfter(t.Context(), fleet.JobFilter{Status: "bogus"}, fleet.Mark{}) {
 		wants(t, err, tidemark.ErrInvalid)
+	}
+}
+
+func TestOfManyJobsEachThatCanBeReadIsListed(t *testing.T) {
+	b := memory.New()
+	s := over(b, &store.Options{})
+	var want []string
+	for i := range 300 {
+		id := fmt.Sprintf("job-2026-11-15-%06d", i)
+		if i == 130 {
+			r := tidemark.Record{Key: tidemark.Key{Kind: "job", ID: id}, Version: 1, Body: []byte(`{"id":`)}
+			r.Sum = r.Checksum()
+			if _, err := b.Commit(t.Context(), tidemark.Batch{ID: "damage", Puts: []tidemark.Record{r}}); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if _, err := s.PutJob(t.Context(), tidemark.Job{ID: id, Agent: "coder", Trigger: tidemark.TriggerManual, Status: tidemark.JobCompleted}); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, id)
+	}
+	var got []string
+	damaged := 0
+	for j, err := range s.AllJobs(t.Context()) {
+		switch {
+		case errors.Is(err, tidemark.ErrCorrupt):
+			damaged++
+		case err != nil:
+			t.Fatal(err)
+		default:
+			got = append(got, j.ID)
+		}
+	}
+	slices.Sort(got)
+	same(t, got, want)
+	if damaged != 1 {
+		t.Errorf("%d damages were reported, want 1", damaged)
 	}
 }

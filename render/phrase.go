@@ -14,8 +14,22 @@ import (
 // FirstLine is the first line of a text that is not blank, made harmless and
 // cut to a number of columns.
 func FirstLine(text string, columns int) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	text = strings.TrimSpace(text)
+	if columns > 0 && len(text) > columns && singleColumns(text[:columns+1]) {
+		return text[:columns-1] + "…" // however long the rest is
+	}
+	line, _, _ := strings.Cut(text, "\n")
 	return Truncate(CleanLine(line), columns)
+}
+
+// singleColumns reports whether each byte is a character that is drawn in one column.
+func singleColumns(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // phraseColumns bounds a phrase that shares its line with others.

@@ -54,6 +54,7 @@ type Backend struct {
 	handles handles
 	keys    keyCache
 	list    listCache
+	due     dueCache
 	grown   grown
 }
 

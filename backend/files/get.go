@@ -18,9 +18,19 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, e
 	if !nameable(key) {
 		return tidemark.Record{}, tidemark.NotFoundf("%s: not found", key)
 	}
+	return b.get(key, false)
+}
+
+// get is Get for a caller that may know that the record has no log: neither a file
+// of lines nor a head was there a moment ago. What the record says of its lines
+// still counts.
+func (b *Backend) get(key tidemark.Key, alone bool) (tidemark.Record, error) {
 	r, _, err := b.readRecord(key)
 	if err != nil {
 		return r, b.readError(key, err)
+	}
+	if alone && r.Version > 0 && r.Head.Length == 0 {
+		return r, nil
 	}
 	st, err := b.lookFor(key, r.Head.Length)
 	if err != nil {

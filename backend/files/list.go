@@ -31,6 +31,7 @@ type listed struct {
 	log             durable.Info // zero: there is none
 	tidemark.Record              // without its body
 	damage          error
+	alone           bool // there is neither a log nor a head of one
 }
 
 // List reads the directory of a kind. It reads only files that changed since the
@@ -49,7 +50,11 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 		slices.SortFunc(found, func(x, y *listed) int { return q.Compare(x.Record, y.Record) })
 		yielded := 0
 		for _, l := range found {
-			r, err := b.Get(ctx, l.Key)
+			if err := b.use(ctx); err != nil {
+				yield(tidemark.Record{}, err)
+				return
+			}
+			r, err := b.get(l.Key, l.alone)
 			if err == nil && r.Version == 0 || errors.Is(err, tidemark.ErrNotFound) {
 				continue // deleted meanwhile
 			}
@@ -69,6 +74,17 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 	if (tidemark.Key{Kind: q.Kind, ID: "x"}).Check() != nil {
 		return nil, nil
 	}
+	var folder durable.Info
+	whole := false // all records are gathered, to be remembered
+	if q.Order == tidemark.ByDue && !q.DueBy.IsZero() {
+		var tells bool
+		if folder, tells = b.folder(q.Kind); tells {
+			if found, ok := b.due.find(q, folder); ok {
+				return found, nil
+			}
+			whole = q.Prefix == ""
+		}
+	}
 	names, err := b.names(recordsDir, q.Kind, ".json")
 	if err != nil {
 		return nil, err
@@ -77,10 +93,13 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 	if err != nil {
 		return nil, err
 	}
-	logs := make(map[string]bool, len(logNames))
-	for _, id := range logNames {
-		logs[id] = true
+	headNames, err := b.names(headsDir, q.Kind, ".json")
+	if err != nil {
+		return nil, err
 	}
+	logs, heads := setOf(logNames), setOf(headNames)
+	inOrderOfNames := q.Order == tidemark.ByID && q.Group == "" && q.State == "" && q.DueBy.IsZero() && q.After == nil
+	var all []*listed
 	for i, id := range names {
 		if !strings.HasPrefix(id, q.Prefix) {
 			continue
@@ -88,15 +107,34 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 		if i&255 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		l, err := b.listed(tidemark.Key{Kind: q.Kind, ID: id}, logs[id])
+		key, alone := tidemark.Key{Kind: q.Kind, ID: id}, !logs[id] && !heads[id]
+		if inOrderOfNames { // each is read when it is yielded, and need not be before
+			found = append(found, &listed{Record: tidemark.Record{Key: key}, alone: alone})
+			continue
+		}
+		l, err := b.listed(key, logs[id], alone)
 		if err != nil {
 			return nil, err
 		}
 		if l != nil && (l.damage != nil && (q.After == nil || q.Compare(*q.After, l.Record) < 0) || l.damage == nil && q.Includes(l.Record)) {
 			found = append(found, l)
 		}
+		if whole = whole && (l == nil || l.damage == nil); whole && l != nil {
+			all = append(all, l)
+		}
+	}
+	if whole {
+		b.due.keep(q.Kind, folder, all)
 	}
 	return found, nil
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
 }
 
 // names returns the ids that have a file in the folder of a kind.
@@ -121,8 +159,9 @@ func (b *Backend) names(folder, kind, ext string) ([]string, error) {
 	return ids, nil
 }
 
-// listed returns what is known of a record, or nil when it is gone.
-func (b *Backend) listed(key tidemark.Key, hasLog bool) (*listed, error) {
+// listed returns what is known of a record, or nil when it is gone. It may have a
+// log, or be alone, without even the head of one.
+func (b *Backend) listed(key tidemark.Key, hasLog, alone bool) (*listed, error) {
 	record, err := b.fs.Stat(recordPath(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -139,10 +178,10 @@ func (b *Backend) listed(key tidemark.Key, hasLog bool) (*listed, error) {
 	b.list.mu.Lock()
 	l := b.list.rows[key]
 	b.list.mu.Unlock()
-	if l != nil && l.record == record && l.log == log {
+	if l != nil && l.record == record && l.log == log && l.alone == alone {
 		return l, nil
 	}
-	l = &listed{record: record, log: log}
+	l = &listed{record: record, log: log, alone: alone}
 	if l.Record, _, err = b.readRecord(key); err != nil {
 		if !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
@@ -150,11 +189,13 @@ func (b *Backend) listed(key tidemark.Key, hasLog bool) (*listed, error) {
 		l.damage = err
 	}
 	l.Body = nil
-	st, err := b.lookFor(key, l.Head.Length)
-	if err != nil {
-		return nil, err
+	if !alone || l.damage != nil || l.Head.Length > 0 {
+		st, err := b.lookFor(key, l.Head.Length)
+		if err != nil {
+			return nil, err
+		}
+		l.Head = st.Head
 	}
-	l.Head = st.Head
 	if l.damage == nil && l.Version != 0 && settled(record) && settled(log) {
 		b.list.keep(key, l)
 	}

@@ -131,16 +131,16 @@ func (l *lister) run(c *conn) error {
 		f.endless = 3
 	}
 	n, stopped := 0, false
-	var last *tidemark.Record
+	var last tidemark.Key
 	err := f.run(c, sqlRecords, func(s *stmt) bool {
 		key := tidemark.Key{Kind: l.q.Kind, ID: s.text(17)}
 		r, err := scanRecord(s, key)
 		l.take(r, err)
-		n, last, stopped = n+1, &tidemark.Record{Key: key}, !l.room()
+		n, last, stopped = n+1, key, !l.room()
 		return !stopped
 	})
-	if last != nil {
-		l.q.After = last
+	if n > 0 {
+		l.q.After = &tidemark.Record{Key: last}
 	}
 	switch {
 	case isCorrupt(err):
