@@ -65,9 +65,13 @@ func (x source) whose(owner string) (named string, tell bool) {
 // of returns the part of the store that an owner keeps.
 func (x source) of(owner string) (*Store, error) { return x.s.of(owner) }
 
-// newestFirst is how many records are listed before all are: mostly few have
-// changed since everything was looked at.
-const newestFirst = 64
+// newestFirst and newestNext are how many records are listed before all are: mostly
+// few have changed since everything was looked at, and a backend reads as many as it
+// is asked for, also when the first is old enough.
+const (
+	newestFirst = 4
+	newestNext  = 64
+)
 
 // Touched implements index.Source.
 func (x source) Touched(ctx context.Context, since time.Time) iter.Seq2[index.Log, error] {
@@ -159,7 +163,12 @@ func (t *telling) list(kind string, look func(*Store, string, tidemark.Record) b
 		if q.Limit == 0 || n < q.Limit {
 			return true
 		}
-		q.Limit = 0 // what is touched meanwhile moves, so it begins again
+		// What is touched meanwhile moves, so it begins again.
+		if q.Limit == newestFirst {
+			q.Limit = newestNext
+		} else {
+			q.Limit = 0
+		}
 	}
 }
 
