@@ -390,7 +390,7 @@ func TestChangedByteOfAnArrivedLineIsFoundAndTheOthersAreRead(t *testing.T) {
 	at := strings.Index(string(whole), "word1of0") / wideBytes * wideBytes
 	row := strings.Index(string(whole[at:]), arrivalKind) // what is before it tells SQLite what the row is
 	changed, detected, harmless := 0, 0, 0
-	for i := at; i < at+wideBytes; i++ {
+	for i := at; i < at+wideBytes; i += 3 { // of each field some bytes
 		if whole[i] == 0 && i%97 != 0 {
 			continue // most of the page is empty
 		}
