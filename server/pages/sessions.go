@@ -40,6 +40,7 @@ func (s *Site) sessionPages() {
 	s.pages.HandleFunc("GET /sessions/names", s.listNames)
 	s.pages.HandleFunc("POST /sessions/zip", s.sessionsZip)
 	s.pages.HandleFunc("GET /sessions/{id}/part", s.sessionPart)
+	s.pages.HandleFunc("GET /sessions/{id}/copy", s.sessionCopy)
 	s.pages.HandleFunc("GET /sessions/{id}/live", s.sessionLive)
 	s.pages.HandleFunc("GET /sessions/{id}/raw/{seq}", s.rawEntry)
 	s.sessionActs()

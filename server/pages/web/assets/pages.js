@@ -326,6 +326,8 @@
       fold.querySelector("summary").after(content);
     };
     entries.addEventListener("toggle", (e) => { if (e.target.open) unstow(e.target); }, true);
+    const unstowAll = (el) => { for (const f of el.querySelectorAll("details:not(.context, .run)")) if (stowed.has(f)) { unstow(f); unstowAll(f); } };
+    addEventListener("beforeprint", () => unstowAll(entries), { signal });
 
     const loader = (side, name, number) => {
       const p = document.getElementById(side).content.firstElementChild.cloneNode(true), to = (path, name) => { const u = new URL(path, location); u.searchParams.set(name, number); return u.pathname + u.search; };
