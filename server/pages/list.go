@@ -359,6 +359,9 @@ func (s *Site) fillRows(ctx context.Context, l *listed, infos []store.Info, dama
 		if err := goneOrDamaged(err, &rows[at]); err != nil {
 			return err
 		}
+		if rows[at].Usage.Damaged > 0 && rows[at].End.Kind == web.EndDone {
+			rows[at].End = web.SessionEnd{Kind: web.EndDamaged}
+		}
 	}
 	l.view.Sessions = rows
 	return nil

@@ -38,6 +38,7 @@ func (s *Site) sessionPages() {
 	s.page("/sessions/{id}/tree", request.Reader, s.treePage)
 	s.pages.HandleFunc("GET /sessions/totals", s.sessionTotals)
 	s.pages.HandleFunc("GET /sessions/names", s.listNames)
+	s.pages.HandleFunc("POST /sessions/several", s.changeSeveral)
 	s.pages.HandleFunc("POST /sessions/zip", s.sessionsZip)
 	s.pages.HandleFunc("GET /sessions/{id}/part", s.sessionPart)
 	s.pages.HandleFunc("GET /sessions/{id}/copy", s.sessionCopy)
