@@ -87,6 +87,7 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 	if v.Met, _, err = meetings(ctx, st, ""); err != nil {
 		return err
 	}
+	v.Watch = s.watched(ctx)
 	leases, err := leasesOf(ctx, st)
 	if err != nil {
 		return err
