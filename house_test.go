@@ -77,6 +77,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"server/...", "server/...", "the rooms of the server are made for each other"},
 	{"server/...", "transfer", "people bring sessions in and out over HTTP"},
 	{"server/pages", "transfer/resume", "pages name the agents that a session can go on in"},
+	{"server/serve", "transfer/watch", "pages say which folders of tools are followed"},
 	{"server/serve", "open", "a server answers from stores that somebody opens"},
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"agent/...", "chat", "a conversation is a chat with all that it needs"},

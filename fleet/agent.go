@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
@@ -65,6 +67,7 @@ func (s *Store) AgentStates(ctx context.Context) ([]tidemark.Agent, error) {
 	for i := range all {
 		s.fillCurrentState(ctx, &all[i], current[all[i].Name], due[all[i].Name])
 	}
+	slices.SortStableFunc(all, func(a, b tidemark.Agent) int { return text.Compare(a.Name, b.Name) })
 	return all, nil
 }
 

@@ -268,6 +268,13 @@ func TestAPageFitsAPhoneAndThePrinter(t *testing.T) {
 		if want := look.media == "print"; shown != want {
 			t.Errorf("%s: a folded tool call is shown: %v, want %v", look.name, shown, want)
 		}
+		context, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`document.querySelector("details.context pre").checkVisibility({contentVisibilityAuto: true})`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if context {
+			t.Errorf("%s: context that is folded is shown", look.name)
+		}
 		if folder := os.Getenv("TIDEMARK_SCREENSHOTS"); folder != "" {
 			shot, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 			if err != nil {

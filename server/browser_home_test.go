@@ -24,6 +24,10 @@ func TestTheFirstPageShowsAYearAndEachNumberLeadsToItsList(t *testing.T) {
 	go old.KeepAlive(t.Context(), nil)
 	w := s.window(t)
 	w.signsIn("a")
+	// What is watched for this machine is told, and leads to where each folder is listed.
+	w.until(`document.querySelector('#home a[href="/store#sources"]').innerText === "2 folders of other tools watched" && document.querySelector('#home a.bad[href="/store#sources"]').innerText === "1 fails"`)
+	w.leaves(func() { w.clicks(`#home a[href="/store#sources"]`) })
+	w.sees("tidemark watch (pid 7 on quay)", "/mnt/old/.claude", "its disk may hang")
 	titles := func() string {
 		return asks[string](w, `[...document.querySelectorAll(".sessions [data-open-row]")].map((a) => a.innerText.trim()).sort().join(" ")`)
 	}

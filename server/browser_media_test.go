@@ -6,6 +6,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	cdpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -36,7 +37,43 @@ func TestASessionIsPrintedAloneAndWhole(t *testing.T) {
 	w.sees("Mend the gauge.")
 	// Nothing stands beside the words, so they have the width of the paper.
 	w.until(`document.querySelector(".conversation").getBoundingClientRect().width > innerWidth * 0.9`)
+	// What was done is printed whole, also what was put aside while it was folded; context
+	// and bookkeeping stay the line that they are.
+	w.until(`document.querySelector("#entries .call .diff").checkVisibility({ contentVisibilityAuto: true })`)
+	w.until(`document.querySelector("#entries .run").textContent.includes("the rules of the quay")`)
+	w.until(`[...document.querySelectorAll("#entries .run > :not(summary)")].every((e) => !e.checkVisibility({ contentVisibilityAuto: true }))`)
 	w.keeps("printed")
+}
+
+func TestWhatWasPutAsideWhileFoldedIsPrinted(t *testing.T) {
+	s := onSQLite(t)
+	out := s.of("a", "jo").Create(tidemark.Session{Title: "the gauge"}, process.Self("talk"))
+	for range 60 {
+		must[[]int64](t)(out.Append(t.Context(), worked("Mend the gauge.")...))
+	}
+	w := s.window(t)
+	w.signsIn("a")
+	w.opens("/sessions/" + string(out.ID()))
+	// The content of folds that came in later is not in the page until somebody unfolds them.
+	w.scrolls(-400, `[...document.querySelectorAll("#entries .call")].some((e) => e.children.length === 1)`)
+	w.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, cdpage.PrintToPDF, cdpage.PrintToPDFParams{})
+		return err
+	}))
+	w.until(`[...document.querySelectorAll("#entries .call")].every((e) => e.children.length > 1)`)
+}
+
+func TestTheNumbersOfThePageOfUsageAreOnTheFirstScreenOfAPhone(t *testing.T) {
+	s := onSQLite(t)
+	talk(t, s.of("a", "jo"), tidemark.Session{Title: "barge", Model: "tide-1"}, 2)
+	w := s.window(t)
+	w.shows(360, "light")
+	w.do(chromedp.EmulateViewport(360, 740))
+	w.signsIn("a")
+	w.opens("/usage?since=all")
+	w.until(`!document.querySelector("#counting") && document.querySelector(".figures")`)
+	w.until(`document.querySelector(".figures").getBoundingClientRect().bottom < innerHeight && document.querySelector(".figures").getBoundingClientRect().bottom <= document.querySelector("form.filters").getBoundingClientRect().top`)
+	w.keeps("usage-phone")
 }
 
 func TestASessionIsReadInForcedColours(t *testing.T) {

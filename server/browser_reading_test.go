@@ -45,11 +45,14 @@ func TestWhoIsSignedOutComesBackToTheEntryThatTheyRead(t *testing.T) {
 func TestTheOpenSessionIsInSightInTheListBesideIt(t *testing.T) {
 	s := onSQLite(t)
 	st := s.of("a", "jo")
-	var first tidemark.SessionID
+	var first, middle tidemark.SessionID
 	for n := range 40 {
 		id := talk(t, st, tidemark.Session{Title: fmt.Sprintf("errand %d", n)}, 1)
-		if n == 0 {
+		switch n {
+		case 0:
 			first = id
+		case 20:
+			middle = id
 		}
 	}
 	w := s.window(t)
@@ -62,4 +65,14 @@ func TestTheOpenSessionIsInSightInTheListBesideIt(t *testing.T) {
 		return row.top >= list.top - 1 && row.bottom <= Math.min(list.bottom, innerHeight) + 1;
 	})()`
 	w.until(inSight + ` && document.querySelector("#pane [aria-current]").innerText.includes("errand 0")`)
+
+	// It stays there when the list grows on top of it, also at the lower edge.
+	w.leaves(func() { w.opens("/sessions/" + string(middle)) })
+	w.until(inSight + ` && document.querySelector("#pane [aria-current]").innerText.includes("errand 20")`)
+	asks[bool](w, `(() => { const pane = document.getElementById("pane"), row = pane.querySelector("[aria-current]").getBoundingClientRect(); pane.scrollTop -= Math.min(pane.getBoundingClientRect().bottom, innerHeight) - row.bottom - 2; return true; })()`)
+	for n := range 3 {
+		title := fmt.Sprintf("new errand %d", n)
+		talk(t, st, tidemark.Session{Title: title}, 1)
+		w.until(fmt.Sprintf(`document.querySelector("#pane li").innerText.includes(%q) && `, title) + inSight)
+	}
 }

@@ -32,6 +32,7 @@ import (
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
@@ -104,6 +105,11 @@ func (s *site) begin() {
 	s.t.Helper()
 	var err error
 	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Chat: s.chat, Commands: s.commands, Version: "test", Holder: process.Self("test"), Formats: []string{"md"}, Export: titled, Offboarding: seesOff(s.open, process.Self("test")),
+		Watched: func(context.Context, tidemark.Principal) (*web.Watch, error) {
+			return &web.Watch{Running: true, Watcher: "tidemark watch (pid 7 on quay)", Since: time.Now().Add(-time.Hour), Sources: []web.WatchedSource{
+				{Tool: "codex", Path: "/home/jo/.codex", State: "following", At: time.Now().Add(-time.Minute)},
+				{Tool: "claude-code", Path: "/mnt/old/.claude", State: "silent", At: time.Now().Add(-time.Hour), Failing: true, Problems: []string{"its disk may hang"}}}}, nil
+		},
 		Inspect: func(context.Context, tidemark.Principal) (pages.Inspection, error) {
 			return pages.Inspection{Kind: "sqlite", Place: "/home/jo/.tidemark/tidemark.db", Bytes: 5 << 20, Sealed: true,
 				Keys:    []pages.KeyInfo{{ID: "k1", Type: "passphrase", Label: "laptop", CreatedAt: time.Now().Add(-72 * time.Hour), Opened: true}},

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,6 +124,12 @@ func TestASessionReadsLikeAConversation(t *testing.T) {
 	w.types("\r")
 	w.until(`document.querySelector("#act:popover-open #at") && document.getElementById("at").value === "6"`)
 	asks[bool](w, `!document.getElementById("act").hidePopover() && !document.querySelector("#e9 .seq").focus()`)
+	// Who copies the session gets the conversation: what nobody said is left out, and told.
+	copied := asks[string](w, `fetch(document.querySelector(".about [data-copy-from]").dataset.copyFrom).then((r) => r.text())`)
+	if strings.Contains(copied, "the rules of the quay") || !strings.Contains(copied, "Mend the gauge.") || !strings.Contains(copied, "It is **written**.") ||
+		!strings.HasSuffix(copied, "*4 context entries are left out here; an export of the session has them.*\n") {
+		t.Errorf("the session is copied as\n%s", copied)
+	}
 	if got := asks[string](w, `fetch(document.querySelector("#e9 [data-copy-from]").dataset.copyFrom).then((r) => r.text())`); got != "It is **written**.\n\n```go\nfunc tide() {}\n```\n\n" {
 		t.Errorf("an entry is copied as %q", got)
 	}

@@ -49,6 +49,46 @@ func TestADamagedEntryIsShownInItsPlaceAndTheRestIsRead(t *testing.T) {
 	}
 }
 
+func TestDamageFarFromWhatIsShownIsToldOnTopAndInTheList(t *testing.T) {
+	dir := t.TempDir()
+	b, err := files.Open(t.Context(), dir, &files.Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := store.New(b, nil)
+	t.Cleanup(func() { kept.Close() })
+	w := kept.Create(tidemark.Session{Title: "tides"}, process.Self("test"))
+	for n := range 200 {
+		said := "a tide"
+		if n == 2 {
+			said = "mangoword"
+		}
+		if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "When?"), tidemark.Say(tidemark.Assistant, said)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, dir, "mangoword", "mangoworX")
+	s := newTestServer(t, func(o *Options) {
+		o.SignIn = auth.Local(strings.Repeat("x", 32), people()["reader-a"].Principal)
+		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return kept, nil }
+	})
+	badge := `<a class="badge bad" href="/sessions/` + string(w.ID()) + `?at=6#e6">damaged</a>`
+	if page := s.read(t, "reader-a", "/sessions/"+string(w.ID()), 200); strings.Contains(page, `id="e6"`) || !strings.Contains(page, badge) {
+		t.Errorf("the top of the page does not say that entry 6, which it does not show, is damaged")
+	}
+	if page := s.read(t, "reader-a", "/sessions", 200); !strings.Contains(page, `<span class="badge bad">damaged</span>`) {
+		t.Error("the list does not say that the session is damaged")
+	}
+	// What was mended is told no more, though it was counted before.
+	spoil(t, dir, "mangoworX", "mangoword")
+	if page := s.read(t, "reader-a", "/sessions/"+string(w.ID()), 200); strings.Contains(page, badge) {
+		t.Error("an entry that can be read again is called damaged")
+	}
+}
+
 func TestADamagedSessionStaysInAListThatIsSorted(t *testing.T) {
 	dir := t.TempDir()
 	b, err := files.Open(t.Context(), dir, &files.Options{Create: true})

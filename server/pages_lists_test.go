@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -81,6 +82,9 @@ func TestManySessionsAreNotReadForEachList(t *testing.T) {
 		}
 		ids = append(ids, out.ID())
 	}
+	if err := cmp.Or(st.Tag(t.Context(), ids[5], []string{"oak"}, nil), st.Tag(t.Context(), ids[6], []string{"elm"}, nil)); err != nil {
+		t.Fatal(err)
+	}
 	now = time.Now()
 	if got := countedList(t, s, ""); !strings.HasPrefix(got, "1.2k sessions") && !strings.HasPrefix(got, "1200 sessions") {
 		t.Fatalf("the list says %q", got)
@@ -90,6 +94,10 @@ func TestManySessionsAreNotReadForEachList(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := st.Trash(t.Context(), ids[1199]); err != nil {
+		t.Fatal(err)
+	}
+	// A label on an entry counts as a tag.
+	if err := cmp.Or(st.Tag(t.Context(), ids[7], []string{"oak"}, nil), st.Tag(t.Context(), ids[6], nil, []string{"elm"}), st.Label(t.Context(), ids[8], 1, "oak")); err != nil {
 		t.Fatal(err)
 	}
 	fresh := st.Create(tidemark.Session{Title: "a new boat"}, process.Self("talk"))
@@ -110,6 +118,10 @@ func TestManySessionsAreNotReadForEachList(t *testing.T) {
 		{"/sessions.json?model=tide-2", []string{"boat 0003"}},
 		{"/sessions.json?until=" + begin.AddDate(0, 0, -1).Format(time.DateOnly), nil},
 		{"/sessions.json?gone=yes", nil},
+		{"/sessions.json?label=oak&sort=title", []string{"boat 0005", "boat 0007", "boat 0008"}},
+		{"/sessions.json?label=oak&tool=codex", nil},
+		{"/sessions.json?label=elm", nil},
+		{"/sessions.json?label=none", nil},
 	}
 	for _, step := range steps {
 		got := titles(t, s, step.path)

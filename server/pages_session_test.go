@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
@@ -360,7 +363,7 @@ func TestReadersSeeNoButtonsAndMayNotPressThem(t *testing.T) {
 	id := talk(t, st, tidemark.Session{Title: "mine"}, 1)
 	page := s.read(t, "reader-a", "/sessions/"+string(id), 200)
 	lacks(t, page, "/rename", "/trash", "/fork", "Go on from here", "tidemark resume")
-	has(t, page, "export?format=md")
+	has(t, page, "/copy\"")
 	has(t, s.read(t, "writer-a", "/sessions/"+string(id), 200), `data-copy="tidemark resume `+string(id)+` --in codex"`)
 	for _, name := range []string{"rename", "tags", "pin", "hold", "label", "branch", "fork", "trash", "restore", "purge", "share"} {
 		if res := s.send(t, "reader-a", "/sessions/"+string(id)+"/"+name, url.Values{"word": {string(id)[:8]}}); res.StatusCode != 403 {
@@ -505,4 +508,67 @@ func TestAnEntryOfManyMegabytesIsCutAndCanBeHadWhole(t *testing.T) {
 		t.Errorf("the whole entry has %d bytes, %s", len(got.Blocks[0].Text), raw.Header.Get("Content-Disposition"))
 	}
 	s.read(t, "reader-a", path+"/raw/3", 404)
+}
+
+func TestSeveralSessionsAreChangedAsIfEachWereAlone(t *testing.T) {
+	s, st := pagesServer(t)
+	var ids []string
+	for n := range 20 {
+		ids = append(ids, string(talk(t, st, tidemark.Session{Title: fmt.Sprintf("boat %d", n)}, 1)))
+	}
+	several := func(what string, ids []string, more ...string) (done []string) {
+		t.Helper()
+		s.form(t, "writer-a", "/sessions/several", append([]string{"what", what, "ids", strings.Join(ids, " ")}, more...)...).want(t, 200).into(t, &done)
+		return done
+	}
+	missing := "00000000-0000-4000-8000-000000000000"
+	if done := several("tags", append([]string{missing}, ids...), "add", "oak, elm"); !slices.Equal(done, ids) {
+		t.Errorf("tagged %d of %d: %q", len(done), len(ids), done)
+	}
+	for _, id := range ids {
+		if i := must[store.Info](t)(st.Session(t.Context(), tidemark.SessionID(id))); !slices.Equal(i.Tags, []string{"oak", "elm"}) {
+			t.Errorf("%s has the tags %q", i.Title, i.Tags)
+		}
+	}
+	// Who was cut off asks for all of them again.
+	for range 2 {
+		if done := several("trash", ids); !slices.Equal(done, ids) {
+			t.Errorf("%d of %d are in the trash", len(done), len(ids))
+		}
+	}
+	for range 2 {
+		if done := several("restore", ids[:7]); len(done) != 7 {
+			t.Errorf("%d came back", len(done))
+		}
+	}
+	live := 0
+	for _, err := range st.Sessions(t.Context(), store.Filter{}) {
+		if live++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if live != 7 {
+		t.Errorf("%d sessions are there", live)
+	}
+	s.form(t, "writer-a", "/sessions/several", "what", "purge", "ids", ids[0]).want(t, 400)
+	s.form(t, "writer-a", "/sessions/several", "what", "trash", "ids", "").want(t, 400)
+	s.form(t, "reader-a", "/sessions/several", "what", "trash", "ids", ids[0]).want(t, 403)
+	// Each has a line of its own in the audit log.
+	if err := s.stores.FlushAudit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var log struct {
+		Items []struct{ Action, Thing, Outcome string }
+	}
+	s.call(t, "admin-a", "GET", "/api/v1/audit?limit=200", nil).want(t, 200).into(t, &log)
+	lines := make(map[string]int)
+	for _, l := range log.Items {
+		if strings.HasPrefix(l.Action, "POST /sessions") {
+			lines[l.Action+" "+l.Outcome]++
+		}
+	}
+	want := map[string]int{"POST /sessions/{id}/tags done": 20, "POST /sessions/{id}/tags failed": 1, "POST /sessions/{id}/trash done": 40, "POST /sessions/{id}/restore done": 14, "POST /sessions/several refused": 1}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("the audit log has other lines (-want +got):\n%s", diff)
+	}
 }

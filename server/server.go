@@ -28,6 +28,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/forward"
 	"github.com/tidemark-sessions/tidemark/server/pages"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -84,6 +85,9 @@ type Options struct {
 	// Inspect returns what the pages say about the storage: its size, its keys,
 	// its copies; nil: nothing is known.
 	Inspect func(context.Context, tidemark.Principal) (pages.Inspection, error)
+	// Watched returns what a watcher follows for a principal on this machine; nil, or
+	// without an answer: that is not known.
+	Watched func(context.Context, tidemark.Principal) (*web.Watch, error)
 	// MCP returns the handler for other agents at /mcp; nil: none.
 	MCP func(routes.MCP) http.Handler
 	// Offboarding erases, hands over and exports what people have; nil: nothing
@@ -143,7 +147,7 @@ func New(o Options) (*Server, error) {
 	s.api = routes.New(s.mux, routes.Options{Stores: s.stores, Access: s.access, Shutdown: s.shutdown, Holder: o.Holder, Hosts: o.Hosts, Limits: o.Limits,
 		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, Folder: o.Folder, Commands: o.Commands, SignIn: o.SignIn, MCP: o.MCP, Offboarding: o.Offboarding, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
 	s.healthRoutes()
-	s.pages = pages.New(pages.Options{Stores: s.stores, API: s.api, Shutdown: s.shutdown, SignIn: o.SignIn, Inspect: o.Inspect, Formats: o.Formats, NoAudit: o.NoAudit, Version: o.Version, Now: o.Now})
+	s.pages = pages.New(pages.Options{Stores: s.stores, API: s.api, Shutdown: s.shutdown, SignIn: o.SignIn, Inspect: o.Inspect, Watched: o.Watched, Formats: o.Formats, NoAudit: o.NoAudit, Version: o.Version, Now: o.Now})
 	s.handler = s.watched(s.guarded(s.stores.Audited(nil, s.mux), s.stores.Audited(s.pages.Routes(), s.pages)))
 	return s, nil
 }

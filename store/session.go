@@ -265,6 +265,12 @@ func (s *Store) labelled(ctx context.Context, label string, each bool) (map[stri
 	return found, nil
 }
 
+// Labelled returns the names of the sessions that a list of a tag has because of a
+// label on one of their entries, whoever owns them.
+func (s *Store) Labelled(ctx context.Context, label string) (map[string]bool, error) {
+	return s.labelled(ctx, label, true)
+}
+
 func hasTag(s tidemark.Session, tag string) bool {
 	for _, t := range s.Tags {
 		if t == tag {

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -58,5 +59,18 @@ func TestNearestIsWhatWasMeant(t *testing.T) {
 		if got := Nearest(name, known); got != want {
 			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
 		}
+	}
+}
+
+func TestNamesAreOrderedAsPeopleCount(t *testing.T) {
+	want := []string{"agent", "agent-1", "agent-1b", "agent-2", "agent-02b", "agent-10", "agent-99999999999999999999", "agent-100000000000000000000", "agent-x", "b", "ä"}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, Compare)
+	if !slices.Equal(got, want) {
+		t.Errorf("sorted: %q, want %q", got, want)
+	}
+	if Compare("a01", "a1") == 0 || Compare("a01", "a1") != -Compare("a1", "a01") {
+		t.Error("a01 and a1 are not told apart")
 	}
 }

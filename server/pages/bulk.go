@@ -8,19 +8,91 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/stores"
 )
 
-// Several sessions of a list at once. What changes them is done with each as if it were
-// alone, by the forms of its page, so that each is audited and may fail for itself. Here
-// is the rest: which sessions a list has, and several in one file.
+// Several sessions of a list at once: which ones a list has, what changes them, and
+// several in one file.
+
+const (
+	// severalMost bounds how many sessions one request changes. The page asks for fewer,
+	// and tells after each request how far it is.
+	severalMost = 1000
+	// severalAtOnce is how many of them are changed at the same time, so that they share
+	// the commits of the store.
+	severalAtOnce = 8
+)
+
+// changeSeveral does with several sessions what a form of their pages does with one, and
+// answers with the names of those it was done with. Each is done as if it were alone: it
+// is audited, and may fail for itself. Who was cut off asks again: what is done can be
+// done twice.
+func (s *Site) changeSeveral(w http.ResponseWriter, r *http.Request) {
+	if !request.CallerOf(r.Context()).Role.May(request.Writer) {
+		s.Trouble(w, r, tidemark.ErrDenied)
+		return
+	}
+	r = whole(r)
+	if err := r.ParseForm(); err != nil {
+		s.Trouble(w, r, tidemark.Invalidf("form: %w", err))
+		return
+	}
+	what, names := r.PostForm.Get("what"), strings.Fields(r.PostForm.Get("ids"))
+	do := map[string]func(context.Context, *form) error{"tags": s.tagsAct, "trash": s.trashAct, "restore": s.restoreAct}[what]
+	if do == nil || len(names) == 0 || len(names) > severalMost {
+		s.Trouble(w, r, tidemark.Invalidf("choose what to do, tags, trash or restore, with 1 to %d sessions", severalMost))
+		return
+	}
+	done := make([]bool, len(names))
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range severalAtOnce {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
+				f := &form{id: routes.SessionInput{ID: names[i]}, value: func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }}
+				done[i] = s.changeOne(r.Context(), what, f, do)
+			}
+		})
+	}
+	all.Wait()
+	names = slices.Collect(func(yield func(string) bool) {
+		for i, name := range names {
+			if done[i] && !yield(name) {
+				return
+			}
+		}
+	})
+	body, err := json.Marshal(append([]string{}, names...))
+	if err != nil {
+		s.Trouble(w, r, err)
+		return
+	}
+	answerBody(w, r, http.StatusOK, "application/json", body)
+}
+
+// changeOne is the part of changeSeveral that is one session's, with its line in the audit
+// log, and reports whether it was done.
+func (s *Site) changeOne(ctx context.Context, what string, f *form, do func(context.Context, *form) error) bool {
+	action, path := "POST /sessions/{id}/"+what, "/sessions/"+f.id.ID+"/"+what
+	ctx = stores.Doing(ctx, action, path)
+	if do(ctx, f) == nil {
+		return true
+	}
+	s.stores.AuditLater(ctx, action, path, tenant.AuditFailed)
+	return false
+}
 
 // listNames answers with the names of all sessions of a list that its reader may change:
 // its page has only the first ones.

@@ -62,7 +62,7 @@ func (s *Site) homePage(r *http.Request) (view, error) {
 	span, _ := strconv.Atoi(days) // one of those above
 	zone := zoneOf(r)
 	today := dayOf(s.o.Now(), zone)
-	v := web.HomeView{Days: span, Zone: zone.String(), Parts: []web.HomePart{}, Top: []web.HomeSession{}, Running: []web.HomeSession{}}
+	v := web.HomeView{Days: span, Zone: zone.String(), Parts: []web.HomePart{}, Hours: []web.HomeHour{}, Heat: []web.HeatDay{}, Months: []web.HomeMonth{}, Top: []web.HomeSession{}, Running: []web.HomeSession{}}
 	for _, n := range []int{7, 30, 90, 365} {
 		v.Spans = append(v.Spans, web.Choice{Name: "usage.range." + strconv.Itoa(n), Value: strconv.Itoa(n), Current: n == span})
 	}
@@ -87,6 +87,7 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 	if v.Met, _, err = meetings(ctx, st, ""); err != nil {
 		return err
 	}
+	v.Watch = s.watched(ctx)
 	leases, err := leasesOf(ctx, st)
 	if err != nil {
 		return err
@@ -190,7 +191,7 @@ func (u *survey) tellOnce(v *web.HomeView, from, to int, zone *time.Location) {
 		if u.told == nil || len(u.told) == maxTold {
 			u.told = make(map[string]*web.HomeView)
 		}
-		t = &web.HomeView{Parts: v.Parts, Top: v.Top}
+		t = &web.HomeView{Parts: v.Parts, Heat: v.Heat, Months: v.Months, Top: v.Top}
 		u.tell(t, from, to, zone)
 		u.told[name] = t
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
@@ -157,6 +158,7 @@ func (s *Site) jobsPage(r *http.Request) (view, error) {
 	if v.Agent != "" && !slices.Contains(v.Agents, v.Agent) {
 		v.Agents = append(v.Agents, v.Agent) // it may be gone and still have jobs
 	}
+	slices.SortFunc(v.Agents, text.Compare)
 	now := s.o.Now()
 	if v.View == "timeline" {
 		err = s.drawJobs(ctx, st, &v, now)

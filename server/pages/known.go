@@ -32,7 +32,7 @@ const (
 // is there with the next survey.
 func (l *listed) known(ctx context.Context) ([]store.Info, bool, error) {
 	u := l.survey
-	if u == nil || len(u.sessions) <= quickSessions || u.damaged > 0 || u.shared || l.f.State != "" || l.f.Project != "" || l.f.Tag != "" {
+	if u == nil || len(u.sessions) <= quickSessions || u.damaged > 0 || u.shared || l.f.State != "" || l.f.Project != "" {
 		return nil, false, nil
 	}
 	read := make(map[string]bool)
@@ -67,6 +67,10 @@ func (l *listed) known(ctx context.Context) ([]store.Info, bool, error) {
 		}
 		read[i.Name()] = true
 	}
+	var err error
+	if l.labelled, err = l.st.Labelled(ctx, l.f.Tag); err != nil {
+		return nil, false, err
+	}
 	l.recall = true
 	all = slices.Grow(all, len(u.sessions))
 	oldest := all[len(all)-1].UpdatedAt
@@ -82,7 +86,8 @@ func (l *listed) known(ctx context.Context) ([]store.Info, bool, error) {
 
 // fits reports whether a session passes the filters that the store applies.
 func (l *listed) fits(i store.Info) bool {
-	return (l.f.Agent == "" || l.f.Agent == i.Agent) && (l.f.Tool == "" || l.f.Tool == toolOf(i)) && (!l.f.Gone || !i.Gone.IsZero()) && !i.UpdatedAt.Before(l.f.Since)
+	return (l.f.Agent == "" || l.f.Agent == i.Agent) && (l.f.Tool == "" || l.f.Tool == toolOf(i)) && (!l.f.Gone || !i.Gone.IsZero()) &&
+		(l.f.Tag == "" || slices.Contains(i.Tags, l.f.Tag) || l.labelled[i.Name()]) && !i.UpdatedAt.Before(l.f.Since)
 }
 
 // current are some sessions of a list as they are now, without those that have left

@@ -22,16 +22,17 @@ import (
 
 // listed is which sessions an address asks for.
 type listed struct {
-	q      url.Values
-	st     *store.Store
-	in     *routes.ListSessionsInput
-	f      store.Filter
-	until  time.Time
-	active *wasActive
-	costs  *survey // what sessions cost; nil: it is not known yet, or nobody asked
-	survey *survey // the last one, if the list needs all sessions; nil: there is none
-	recall bool    // sessions are those of the survey, which may have changed since
-	view   web.SessionsView
+	q        url.Values
+	st       *store.Store
+	in       *routes.ListSessionsInput
+	f        store.Filter
+	until    time.Time
+	active   *wasActive
+	costs    *survey         // what sessions cost; nil: it is not known yet, or nobody asked
+	survey   *survey         // the last one, if the list needs all sessions; nil: there is none
+	labelled map[string]bool // with a label on an entry that is the tag of the list
+	recall   bool            // sessions are those of the survey, which may have changed since
+	view     web.SessionsView
 }
 
 // listed reads the address of a list.
@@ -197,7 +198,7 @@ func (s *Site) newest(ctx context.Context, l *listed) error {
 // inOrder are the sessions of a list behind its cursor. A filter that few sessions
 // pass is not tried on all of them in the store, if they are known.
 func (s *Site) inOrder(ctx context.Context, l *listed) (iter.Seq2[store.Info, error], error) {
-	if l.f.Agent != "" || l.f.Tool != "" || l.f.Gone || l.f.Limit == 0 {
+	if l.f.Agent != "" || l.f.Tool != "" || l.f.Tag != "" || l.f.Gone || l.f.Limit == 0 {
 		l.survey, _ = s.surveyOf(ctx, 0)
 	}
 	known, ok, err := l.known(ctx)
@@ -357,6 +358,9 @@ func (s *Site) fillRows(ctx context.Context, l *listed, infos []store.Info, dama
 		}
 		if err := goneOrDamaged(err, &rows[at]); err != nil {
 			return err
+		}
+		if rows[at].Usage.Damaged > 0 && rows[at].End.Kind == web.EndDone {
+			rows[at].End = web.SessionEnd{Kind: web.EndDamaged}
 		}
 	}
 	l.view.Sessions = rows

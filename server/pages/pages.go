@@ -40,6 +40,9 @@ type Options struct {
 	// Inspect returns what the pages say about the storage: its size, its keys,
 	// its copies; nil: nothing is known.
 	Inspect func(context.Context, tidemark.Principal) (Inspection, error)
+	// Watched returns what a watcher follows on this machine; nil, or without an answer:
+	// that is not known.
+	Watched func(context.Context, tidemark.Principal) (*web.Watch, error)
 	Formats []string // of an export
 	NoAudit bool
 	Version string

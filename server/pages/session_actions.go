@@ -28,9 +28,6 @@ func (s *Site) sessionActs() {
 			}
 			f.value = func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 			err := do(r.Context(), f)
-			if f.value("several") != "" {
-				return f.next, "", err // the list tells of all of them at once
-			}
 			return f.next, web.Say("", f.notice), err
 		})
 	}

@@ -157,9 +157,32 @@ func (s *Site) used(ctx context.Context, v *store.View, budget *int) (web.Used, 
 		}
 		whole = whole && done
 	}
+	if err := t.mended(ctx, v); err != nil {
+		return t.used, err
+	}
 	out := t.used
 	out.Partial = !whole
 	return out, nil
+}
+
+// mended forgets a damaged entry that can be read by now. What it used is not counted, as
+// a part of what was lost.
+func (t *tally) mended(ctx context.Context, v *store.View) (err error) {
+	if t.used.Damaged == 0 {
+		return nil
+	}
+	if t.used.DamagedIn != "" {
+		if v, err = v.Worker(ctx, t.used.DamagedIn); err != nil {
+			return err
+		}
+	}
+	if _, err = entryAt(ctx, v, t.used.Damaged); err == nil {
+		t.used.Damaged, t.used.DamagedIn = 0, ""
+	}
+	if errors.Is(err, tidemark.ErrCorrupt) {
+		err = nil
+	}
+	return err
 }
 
 // count continues with one log, and reports whether it reached the end.
@@ -175,8 +198,11 @@ func (t *tally) count(ctx context.Context, st *store.Store, v *store.View, worke
 			}
 			*budget--
 			t.upTo[worker] = max(t.upTo[worker], e.Seq)
-			if err == nil {
+			switch {
+			case err == nil:
 				t.add(st, v.Session, e)
+			case t.used.Damaged == 0:
+				t.used.Damaged, t.used.DamagedIn = e.Seq, worker
 			}
 			if u := e.Usage; err == nil && u != nil {
 				t.used.InputTokens += u.InputTokens

@@ -76,6 +76,10 @@ func (s *Site) gatherStore(ctx context.Context) (*web.StoreOverview, error) {
 	s.fillCensus(ctx, o)
 	s.fillVerified(ctx, o)
 	s.fillLimits(ctx, o)
+	o.Watch = s.watched(ctx)
+	if o.Met, _, err = meetings(ctx, st, ""); err != nil {
+		return nil, err
+	}
 	if err := s.fillLeases(ctx, st, o); err != nil {
 		return nil, err
 	}
@@ -106,6 +110,19 @@ func (s *Site) inspect(ctx context.Context, o *web.StoreOverview) error {
 		}
 	}
 	return nil
+}
+
+// watched is what a watcher follows for the caller, nil if that is not known.
+func (s *Site) watched(ctx context.Context) *web.Watch {
+	if s.o.Watched == nil {
+		return nil
+	}
+	w, err := s.o.Watched(ctx, request.CallerOf(ctx).Principal)
+	if err != nil {
+		request.Note(ctx, "watch", err.Error())
+		return nil
+	}
+	return w
 }
 
 // fillLimits shows how much of their limits the caller and the tenant use.

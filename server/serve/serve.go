@@ -234,7 +234,7 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 	t := v.stores
 	o := server.Options{Open: t.Store, Backend: t.Backend, Holder: v.Holder, Ready: t.Ready, Export: v.download, Formats: transfer.Formats(),
 		Acts: t.Acts, Together: t.db != nil || t.single, NoAudit: !open.HasAudit(v.Store), Import: v.upload, Version: v.Version, Hosts: v.Hosts, Log: v.Log, Limits: v.Limits, Measure: v.measure,
-		Inspect: t.Inspect, MCP: v.MCP}
+		Inspect: t.Inspect, Watched: t.Watched, MCP: v.MCP}
 	if len(v.Replicas) > 0 {
 		o.Reading = t.Reading
 	}

@@ -356,6 +356,9 @@ func changes(r *http.Request, route string) bool {
 	if r.URL.Path == request.MCPPath {
 		return false // its tools report what they changed
 	}
+	if r.URL.Path == "/sessions/several" {
+		return false // each session that it changes has a line of its own
+	}
 	return route != "POST "+request.SessionsPath+"/{id}/export"
 }
 

@@ -21,7 +21,8 @@ type HomeView struct {
 	MoreFailed bool          `json:"more_failed,omitempty"` // there are more than Failed
 	Gone       int           `json:"gone"`                  // sessions that their tools do not have any more
 
-	Met []Meeting `json:"met,omitempty"`
+	Met   []Meeting `json:"met,omitempty"`
+	Watch *Watch    `json:"watch,omitempty"` // nil: nobody knows
 
 	Task   *Task         `json:"task,omitempty"` // the count under way
 	Ready  bool          `json:"ready"`          // everything below is filled in

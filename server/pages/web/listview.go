@@ -299,6 +299,11 @@ type Used struct {
 	CacheTokens  int64 `json:"cache_tokens"`
 	tidemark.Cost
 	Partial bool `json:"partial,omitempty"` // not all of it is counted yet
+
+	// Damaged is the first entry that could not be read while this was counted, 0 if there
+	// is none, and DamagedIn the worker whose entry it is, "" for the session itself.
+	Damaged   int64  `json:"damaged,omitempty"`
+	DamagedIn string `json:"damaged_in,omitempty"`
 }
 
 // Money is the cost for people, "" when nothing was used.

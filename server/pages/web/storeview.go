@@ -44,6 +44,9 @@ type StoreOverview struct {
 	Damages int           `json:"damages"`  // total number
 	Checked int64         `json:"verified"` // sessions
 
+	Watch *Watch    `json:"watch,omitempty"` // nil: nobody knows
+	Met   []Meeting `json:"met,omitempty"`   // remotes, and when they were last met
+
 	Leases     []StoreLease `json:"leases"`
 	LeasesLeft bool         `json:"leases_left,omitempty"` // there are more
 
@@ -55,6 +58,41 @@ type StoreOverview struct {
 	Rotating bool          `json:"rotating,omitempty"`
 	Backups  []StoreBackup `json:"backups"`
 }
+
+// Watch is what a watcher follows on this machine.
+type Watch struct {
+	Running     bool            `json:"running"`
+	Watcher     string          `json:"watcher,omitempty"`
+	Since       time.Time       `json:"since,omitzero"`
+	PausedUntil time.Time       `json:"paused_until,omitzero"`
+	Sources     []WatchedSource `json:"sources"`
+}
+
+// WatchedSource is a folder where a tool keeps its sessions, as the watcher last reported
+// it.
+type WatchedSource struct {
+	Tool     string    `json:"tool"`
+	Path     string    `json:"path"`
+	State    string    `json:"state"`    // following, or why nothing is imported now
+	At       time.Time `json:"at"`       // of the report
+	Sessions int       `json:"sessions"` // that were new or changed then
+	Failing  bool      `json:"failing,omitempty"`
+	Problems []string  `json:"problems,omitempty"`
+}
+
+// Failing is how many sources have a problem.
+func (w Watch) Failing() int {
+	n := 0
+	for _, s := range w.Sources {
+		if s.Failing {
+			n++
+		}
+	}
+	return n
+}
+
+// Paused reports whether the watcher takes in nothing now.
+func (w Watch) Paused(now time.Time) bool { return w.PausedUntil.After(now) }
 
 // Refresh reports whether something is in progress that is worth another look.
 func (o StoreOverview) Refresh() bool {

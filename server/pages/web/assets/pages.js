@@ -326,6 +326,8 @@
       fold.querySelector("summary").after(content);
     };
     entries.addEventListener("toggle", (e) => { if (e.target.open) unstow(e.target); }, true);
+    const unstowAll = (el) => { for (const f of el.querySelectorAll("details:not(.context, .run)")) if (stowed.has(f)) { unstow(f); unstowAll(f); } };
+    addEventListener("beforeprint", () => unstowAll(entries), { signal });
 
     const loader = (side, name, number) => {
       const p = document.getElementById(side).content.firstElementChild.cloneNode(true), to = (path, name) => { const u = new URL(path, location); u.searchParams.set(name, number); return u.pathname + u.search; };
@@ -765,7 +767,7 @@
   // Several sessions of a list at once: each is done as if it were alone. Of a list with
   // more pages, all that match can be chosen; then every has their names.
   const boxes = () => [...document.querySelectorAll("input[name=id]")], picked = () => boxes().filter((b) => b.checked);
-  let every = null, doing = "";
+  let every = null, doing = "", trashed = [];
   const count = () => {
     const bar = document.getElementById("bulk");
     if (!bar) return;
@@ -803,16 +805,22 @@
     if (e.target.dataset.all) for (const box of boxes()) box.checked = e.target.checked;
     if (e.target.dataset.all || e.target.name === "id") { every = null; count(); }
   });
-  const post = (path, body) => fetch(path, { method: "POST", body: new URLSearchParams({ several: 1, ...body }), redirect: "manual" }).then((r) => r.ok || r.type === "opaqueredirect");
-  // eachOf does something with sessions, and returns those that it was done with.
+  // eachOf does something with sessions, and returns those that it was done with. A server
+  // that does not answer is not asked for the rest.
+  const step = 100;
   const eachOf = async (ids, what, body, tell) => {
     const done = [];
-    for (const [i, id] of ids.entries()) {
+    for (let i = 0; i < ids.length; i += step) {
       tell(i);
-      if (await post("/sessions/" + id + "/" + what, body).catch(() => false)) done.push(id);
+      const did = await fetch("/sessions/several", { method: "POST", body: new URLSearchParams({ what, ids: ids.slice(i, i + step).join(" "), ...body }) }).then((r) => r.ok ? r.json() : null).catch(() => null);
+      if (!did) break;
+      done.push(...did);
     }
     return done;
   };
+  addEventListener("beforeunload", (e) => { if (doing) e.preventDefault(); });
+  // The list changes with each step then, and is read anew at the end.
+  document.addEventListener("htmx:beforeRequest", (e) => { if (doing && e.target.closest?.("#list, #totals")) e.preventDefault(); });
   // What was done is told on the page that is read anew, with the way back.
   const toldBulk = () => {
     const did = JSON.parse(sessionStorage.getItem("tidemark-did") || "null");
@@ -858,8 +866,9 @@
     }
     const done = await eachOf(ids, what, what === "tags" ? { add: tags.value } : {}, (i) => { doing = words.replace("%d", i).replace("%d", ids.length); count(); });
     doing = "";
+    if (what === "trash") trashed.push(...done); // also those of a try that was cut off
     if (done.length === ids.length) {
-      sessionStorage.setItem("tidemark-did", JSON.stringify({ what, ids: what === "trash" ? done : [], told: bar.dataset[what].replace("%d", done.length), doing: words, restore: bar.dataset.restore }));
+      sessionStorage.setItem("tidemark-did", JSON.stringify({ what, ids: what === "trash" ? trashed : [], told: bar.dataset[what].replace("%d", what === "trash" ? trashed.length : done.length), doing: words, restore: bar.dataset.restore }));
       location.reload();
       return;
     }
