@@ -344,7 +344,11 @@ func (w *window) where() string {
 func (w *window) opens(path string) {
 	w.t.Helper()
 	w.do(chromedp.Navigate(w.site.url + path))
+	w.until(ready)
 }
+
+// ready is true when the script of a page has run, which comes once the page is painted.
+const ready = `document.readyState === "complete" && (window.htmx || !document.querySelector("script[data-then]") || matchMedia("(scripting: none)").matches)`
 
 // asks evaluates an expression in the page.
 func asks[T any](w *window, expression string) T {
@@ -399,7 +403,7 @@ func (w *window) leaves(do func()) {
 	w.t.Helper()
 	asks[bool](w, `window.__old = true`)
 	do()
-	w.until(`!window.__old && document.readyState === "complete"`)
+	w.until(`!window.__old && ` + ready)
 }
 
 // goes presses two keys that lead to another page. The page waits for the second
@@ -412,7 +416,7 @@ func (w *window) goes(keys string) {
 		w.types(keys)
 		for range 20 {
 			if left, _ := chromedp.Run(w.ctx, chromedp.Evaluate[bool](`!window.__old`)); left {
-				w.until(`document.readyState === "complete"`)
+				w.until(ready)
 				return
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -437,6 +441,7 @@ func (w *window) clicks(selector string) {
 		document.dispatchEvent(new Event("probe"));
 		return window.__hit === "probe";
 	})()`, selector)
+	w.until(ready)
 	for {
 		hears, err := chromedp.Run(ctx, chromedp.Evaluate[bool](heard))
 		if err == nil {
@@ -461,6 +466,7 @@ func (w *window) clicks(selector string) {
 // types presses keys, wherever the focus is.
 func (w *window) types(keys string) {
 	w.t.Helper()
+	w.until(ready)
 	w.do(chromedp.KeyEvent(keys))
 }
 
@@ -490,7 +496,7 @@ func (w *window) fills(selector, text string) {
 func (w *window) signsIn(tenant string) {
 	w.t.Helper()
 	w.opens("/signin?tenant=" + tenant + "&code=" + w.site.doors[tenant].NewCode())
-	w.until(`location.pathname !== "/signin" && document.readyState === "complete"`)
+	w.until(`location.pathname !== "/signin" && ` + ready)
 	w.opens("/sessions")
 }
 
