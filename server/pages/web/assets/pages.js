@@ -718,6 +718,7 @@
       }
     }
     CSS.highlights.set("found", new Highlight(...ranges));
+    document.body.classList.toggle("marked", ranges.length > 0);
   };
   markFound();
   settled((e) => e.target.closest("#main"), markFound);
