@@ -21,32 +21,20 @@ var goals = []struct{ id, asks string }{
 	{"R11", "200 hostile imports: contained, in 200 MB, refused within 2 seconds"},
 	{"R12", "20 fuzz targets, 10,000,000 executions each: no open crasher"},
 	{"R13", "no file or folder wider than 0600 or 0700, under umask 000"},
-	{"P1", "durable append by one writer: `files` ≤ 1.3× write + fdatasync, `sqlite` ≤ 2.5×; encryption adds ≤ 5 %"},
-	{"P2", "64 writers: `sqlite` ≥ 8× as fast as a transaction each, even; `files` no slower than a bare sync each"},
-	{"P3", "last 50 entries: ≤ 50 µs in `files`, ≤ 100 µs in `sqlite`, flat to 10M, ≥ 3× as fast as node from the end; encrypted ≤ 2×"},
-	{"P4", "50 in the middle of 1M: ≤ 3× the tail"},
-	{"P5", "branch, label, checkpoint, fork: ≤ 2× an append in `sqlite`, a new file's price in `files`; ≥ 1,000× as fast as copying 100k entries"},
-	{"P6", "newest 50 of 100,000 sessions ≤ 0.5 ms in `sqlite`, of 10,000 ≤ 50 ms in `files`; `tidemark ls` ≤ 2× `tidemark version`"},
-	{"P7", "open for resume: 1M entries ≤ 1.3× of 100; 1 GB in ≤ 40 MB of memory"},
-	{"P8", "search in 1 GB: p95 ≤ 10 ms, ≥ 50× as fast as ripgrep; encrypted ≤ 2×; index ≤ 30 % of the text"},
-	{"P9", "import ≥ 30 MB/s with its index and ≥ 80 MB/s before, export ≥ 200 MB/s, in ≤ 200 MB of memory"},
-	{"P10", "`tidemark version` ≤ 10 ms, `tidemark ls` ≤ 20 ms, ≥ 10× as fast as node starts; binary ≤ 50 MB"},
-	{"P11", "5,000 jobs listed ≤ 50 ms, last 50 of 100k lines ≤ 20 ms, idle tick of 10,000 schedules ≤ 10 ms of CPU, ≥ 200 starts a second, idle ≤ 50 MB"},
-	{"P12", "PostgreSQL: append ≤ 2× a bare INSERT, 64 writers ≥ 3× as fast as an INSERT each; row-level security ≤ 15 %; two nodes ≥ 80 % each of one"},
-	{"P13", "HTTP: append and tail ≤ 2× of the call in process and a round trip; 1,000 followers told within 250 ms (p99)"},
-	{"P14", "a streamed answer costs ≤ 1 ms of CPU per 1,000 deltas beyond the model's own client"},
+	{"R14", "authority that comes in from outside: 200 hostile imports, syncs and calls over every route into every kind of store: no program runs, no approval, loop or wake is taken up"},
+	{"R15", "60 ways out of the sandbox: no key or secret is read, nothing is written outside, nobody is connected to"},
+	{"R16", "10,000 writes over 100 kills of servers and database: each has its line in the audit log, and a line that is removed is missed"},
+	{"R17", "samples of every tool, read as they grow: the same as if imported at once"},
+	{"R18", "random histories on three machines over every kind of remote, with kills, cuts and lies: all converge, nothing acknowledged is lost, nothing plain is at the remote"},
 }
 
 // goalTable says of each goal whether it is met by all rows that it judges. A
-// part that did not run, or has no row, is not met. Which goals a part of the
-// benchmarks judges is known only after it ran.
+// part that did not run, or has no row, is not met.
 func goalTable(all []shown) string {
 	met, judged, tried := make(map[string]int), make(map[string]int), make(map[string]bool)
-	measured := true
 	for _, one := range all {
 		if len(one.Rows) == 0 {
 			judged[one.goal]++
-			measured = measured && one.section != "bench"
 		}
 		for _, r := range one.Rows {
 			tried[r.Goal] = true
@@ -68,8 +56,6 @@ func goalTable(all []shown) string {
 		case judged[g.id] == 0:
 			state = "not tried"
 		case met[g.id] < judged[g.id]:
-		case strings.HasPrefix(g.id, "P") && !measured:
-			state = "yes, as far as it was measured"
 		default:
 			state = "yes"
 		}

@@ -57,7 +57,7 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.BoolVar(&o.again, "again", false, "also what was tried before with these counts at this commit")
 	f.BoolVar(&o.list, "list", false, "list the parts with their counts, and try nothing")
 	f.StringVar(&o.doc, "doc", "", "write the page into `FILE`, again after each part")
-	f.StringVar(&o.state, "state", "bin/evidence.jsonl", "keep what was found in `FILE`")
+	f.StringVar(&o.state, "state", "workshop/evidence/found.jsonl", "keep what was found in `FILE`")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

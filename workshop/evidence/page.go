@@ -29,9 +29,8 @@ agents did: sessions that went on in each other, and watchers that were killed w
 	{"hostile", "Hostile input, damage, modes", "What a stranger wrote is text, what was damaged is told, and nothing is open to others.", "tried", []string{"found"}},
 	{"fuzz", "Fuzzing", "", "", nil},
 	{"load", "A team's servers under load", `Entries acknowledged and told to followers while servers are told to end, are killed, and lose connections to the database. The
-time from an acknowledgement to its arrival includes all of that; without it, see P13 below.`,
+time from an acknowledgement to its arrival includes all of that; without it, see P13 of [Figures](benchmarks.md).`,
 		"acknowledged", []string{"drained, killed, cut", "told", "lost", "doubled", "out of order", "p50, p99"}},
-	{"bench", "Speed beside the limit and beside others", "", "", nil},
 }
 
 // shown is a part with the result that the page has of it.
@@ -66,8 +65,6 @@ func page(parts []part, b *book, commit string) string {
 		switch s.name {
 		case "fuzz":
 			text.WriteString(fuzzTable(mine, commit))
-		case "bench":
-			text.WriteString(benchTables(mine, commit))
 		default:
 			text.WriteString(s.text + "\n\n" + s.table(mine, commit))
 		}
@@ -232,45 +229,4 @@ func fuzzTable(all []shown, commit string) string {
 	}
 	return fmt.Sprintf("%s targets, %s executions; %s targets had the 10,000,000 that the goal asks for. Known inputs are tried by `make test` as well.\n\n",
 		grouped(targets), grouped(executions), grouped(reached)) + b.String()
-}
-
-// beside are the limits and the other programs that figures are compared
-// with, as workshop/bench names them.
-var beside = []string{"write + fdatasync", "pread", "SQLite", "INSERT", "pgbench", "node", "parse", "copy", "herdctl", "rg", "readdir", "round trip", "bare client"}
-
-// benchTables shows what is compared with a limit or with others, and the
-// goals that are not met. All rows are on the page of figures.
-func benchTables(all []shown, commit string) string {
-	var b, ran, notes strings.Builder
-	b.WriteString("Each ratio is the median over repetitions in which both were measured in turns, with the middle half beside it. The figures of\n" +
-		"herdctl were measured apart and are cited. With `-quick` the stores are smaller than the goals speak of; the rows say how large.\n" +
-		"[the tables](benchmark-tables.md) have every row of such a run, and what holds the rest back.\n\n")
-	b.WriteString(line("goal", "work", "time", "beside", "ratio", "middle half", "wanted", "met") + line(slices.Repeat([]string{"---"}, 8)...))
-	unmet := ""
-	for _, one := range all {
-		for _, r := range one.Rows {
-			switch {
-			case len(r.Figures) == 0:
-				fmt.Fprintf(&notes, "\nNot measured: %s.\n", r.What)
-				continue
-			case r.Figures[2] != "" && slices.ContainsFunc(beside, func(name string) bool { return strings.Contains(r.Figures[1], name) }):
-				b.WriteString(line(append([]string{r.Goal, r.What}, append(slices.Clone(r.Figures), r.Met)...)...))
-			case r.Met == "no":
-				unmet += line(append([]string{r.Goal, r.What}, r.Figures...)...)
-			}
-		}
-		state := one.when(commit)
-		switch {
-		case one.NotRun != "":
-			state = "not run: " + one.NotRun
-		case len(one.Failed) > 0:
-			state += ", **failed**"
-		}
-		ran.WriteString(line(one.name, state, one.Load, "`"+one.Command+"`"))
-	}
-	if unmet != "" {
-		b.WriteString("\nNot met either, beside a figure or beside the program itself:\n\n" +
-			line("goal", "work", "time", "beside", "ratio", "middle half", "wanted") + line(slices.Repeat([]string{"---"}, 7)...) + unmet)
-	}
-	return b.String() + notes.String() + "\n" + line("part", "when", "load before", "again") + line("---", "---", "---", "---") + ran.String()
 }

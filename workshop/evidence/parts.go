@@ -34,7 +34,7 @@ func everyPart() ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(crashParts(), scheduleParts(), isolationParts(), hostileParts(), fuzz, loadParts(), benchParts()), nil
+	return slices.Concat(crashParts(), scheduleParts(), isolationParts(), hostileParts(), fuzz, loadParts()), nil
 }
 
 // crash is a trial of workshop/crash.
@@ -104,6 +104,21 @@ func crashParts() (parts []part) {
 			command: tests("^TestEveryFaultIsNoFalsePromise$", "", "./backend/files"),
 			tally:   tally{says: "%d calls failed", counts: []int{0}, figures: none("files", "", "no false acknowledgement, no panic")}},
 	)
+	for _, c := range []struct{ room, test string }{
+		{"backend/sqlite", "TestBackend"}, {"backend/files", "TestBackend"}, {"backend/cold", "TestBackend"}, {"backend/postgres", "TestBackend"},
+		{"seal", "TestBackendOverMemory"}, {"search/index", "TestRandomHistoriesFindWhatLookingAtEveryLineFinds"},
+	} {
+		parts = append(parts, part{name: "histories-" + strings.ReplaceAll(c.room, "/", "-"), what: "random histories beside a model", short: 30, full: 10_000,
+			command: func(n int64) invocation {
+				i := tests("^"+c.test+"$", "", "./"+c.room)(n)
+				i.args = append(i.args, fmt.Sprintf("-rapid.checks=%d", n))
+				return i
+			},
+			tally: tally{figures: none(c.room, "", "each step answered as the model does")}})
+	}
+	parts = append(parts, part{name: "sync", goal: "R18", what: "random histories on three machines, by every kind of remote, with kills, cuts and lies", short: 5, full: 300,
+		command: tests("^TestHistoriesConvergeByEveryKindOfPlace$", "TIDEMARK_PLACE_TRIALS", "./transfer/sync"),
+		tally:   tally{says: "%d histories by %s: %v", counts: []int{0}, figures: none("sqlite", "", "all converge, nothing plain at the remote")}})
 	return in("crash", parts)
 }
 
@@ -189,6 +204,18 @@ func hostileParts() []part {
 			command: tests("^TestFlippedBytesAreNeverGivenAsGood$", "", "./backend/sqlite"),
 			tally: tally{says: "%d flips: in the mean %.1f of %d things lost; %d losses found by a check alone", counts: []int{0},
 				figures: []string{"0 showed wrong content; {2} losses that only a check tells"}}},
+		{name: "authority", goal: "R14", what: "what came in from outside and would run something: imports, syncs, calls and answers over every route", short: 1, full: 1, wanted: 200,
+			command: tests("^TestAuthorityDoesNotTravel$", "", "./cmd/tidemark"),
+			tally:   tally{says: "%d cases", counts: []int{0}, figures: []string{"0 programs run, 0 approvals, loops or wakes taken up"}}},
+		{name: "authority-fleet", goal: "R14", what: "requests and lines to a fleet that is up, by somebody who may write", short: 1, full: 1, wanted: 200,
+			command: tests("^TestNoRouteRunsAnythingInAFleetThatIsUp$", "", "./cmd/tidemark"),
+			tally:   tally{says: "%d requests and lines in all", counts: []int{0}, figures: []string{"0 programs run, 0 jobs begun"}}},
+		{name: "sandbox", goal: "R15", what: "ways out of the sandbox", short: 1, full: 1, wanted: 60,
+			command: tests("^(TestNoEscapeSucceeds|TestEscapesThatLandlockHoldsAlone)$", "", "./internal/sandbox"),
+			tally:   tally{tests: true, figures: []string{"0 succeeded; without the sandbox they do"}}},
+		{name: "growing", goal: "R17", what: "samples of every tool, read at random bytes as they grow", short: 1, full: 1,
+			command: tests("^(TestASessionThatIsImportedAsItGrowsEndsAsIfImportedAtOnce|TestPartsOfAHomeThatGrowsEndAsIfImportedAtOnce)$", "", "./transfer"),
+			tally:   tally{tests: true, figures: []string{"each ends as if it was imported at once"}}},
 		{name: "modes", goal: "R13", what: "stores under umask 000, and what a fleet puts out: tests", short: 1, full: 1,
 			command: tests("^(TestNothingIsOpenToOthersWhateverTheUmask|TestFilesAreNarrowWhateverTheUmask|TestFault17NobodyElseReadsWhatJobsPutOut)$", "", "./backend/files", "./backend/sqlite", "./fleet/daemon"),
 			tally:   tally{tests: true, figures: []string{"0 files wider than 0600, 0 folders wider than 0700"}}},
@@ -210,27 +237,18 @@ func loadParts() []part {
 			return invocation{more: []string{"-json"}, args: append([]string{"go", "run", "./workshop/load", "-followers", fmt.Sprint(5 * n), "-writers", fmt.Sprint(n), "-entries", entries}, more...)}
 		}}
 	}
+	audit := func(name, what string, flags ...string) part {
+		return part{name: name, what: what, goal: "R16", short: 10, full: 200, wanted: 10_000, read: ofLoad, command: func(n int64) invocation {
+			return invocation{more: []string{"-json"}, args: append([]string{"go", "run", "./workshop/load", "-followers", "10", "-writers", "60", "-entries", fmt.Sprint(n), "-drains", "5", "-kills", fmt.Sprint(max(n*11/20, 5))}, flags...)}
+		}}
+	}
 	return in("load", []part{
+		audit("audit-sqlite", "every write has its line in the audit log", "-sqlite"),
+		audit("audit-postgres", "every write has its line in the audit log", "-cuts", "10", "-crashes", "10"),
 		load("load", "writers and followers over HTTP", 20, 200, "40", "-drains", "3", "-kills", "3", "-cuts", "6"),
 		load("failover", "the database fails over under them", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-failover"),
 		load("moves", "the tenant moves between databases under them", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-moves", "6"),
 		load("chills", "older lines move to storage that is killed", 20, 60, "60", "-drains", "2", "-kills", "2", "-cuts", "2", "-chills", "6")})
-}
-
-// benchParts measure together what shares large stores. The count selects a
-// size: 1 is small.
-func benchParts() (parts []part) {
-	for _, only := range []string{"append", "read,seal,process,chat,tree", "list,start", "search", "archive", "import", "watch", "fleet", "team"} {
-		name, _, _ := strings.Cut(only, ",")
-		parts = append(parts, part{name: "bench-" + name, short: 1, full: 2, read: ofBench, command: func(n int64) invocation {
-			c := invocation{args: []string{"scripts/bench.sh", "-only", only}, more: []string{"-json"}}
-			if n < 2 {
-				c.args = append(c.args, "-quick")
-			}
-			return c
-		}})
-	}
-	return in("bench", parts)
 }
 
 // slowToBuild takes minutes to compile for fuzzing, with everything that it

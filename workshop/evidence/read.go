@@ -73,13 +73,15 @@ func ofCrash(p part, _ int64, out []byte) (rows []row, notRun string, err error)
 	return rows, notRun, err
 }
 
-// ofLoad reads the row of workshop/load. The goal is about how late followers
-// are while nothing is struck, so workshop/bench measures it.
+// ofLoad reads the row of workshop/load. How late followers are while nothing is
+// struck is measured by workshop/bench.
 func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) {
 	type found struct {
 		Followers, Writers, Nodes, Drained, Killed, Cut int64
 		Failovers, Upgraded, Moved, Chilled             int64
 		Acknowledged, Lost, Doubled, Disorder, Told     int64
+		AuditLines                                      int64 `json:"audit_lines"`
+		AuditFaults                                     int64 `json:"audit_faults"`
 		P50                                             int64 `json:"p50_ms"`
 		P99                                             int64 `json:"p99_ms"`
 	}
@@ -94,27 +96,12 @@ func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) 
 				what += fmt.Sprintf(", %s (%d)", besides.text, besides.n)
 			}
 		}
-		rows = append(rows, row{Goal: p.goal, What: what, Count: f.Acknowledged, Met: verdict(f.Lost+f.Doubled+f.Disorder == 0, f.Followers, p.wanted),
+		if f.AuditLines > 0 {
+			what += fmt.Sprintf("; %s lines in the audit log, %d missing, doubled or of nothing", grouped(f.AuditLines), f.AuditFaults)
+		}
+		rows = append(rows, row{Goal: p.goal, What: what, Count: f.Acknowledged, Met: verdict(f.Lost+f.Doubled+f.Disorder+f.AuditFaults == 0, f.Acknowledged, p.wanted),
 			Figures: []string{fmt.Sprintf("%d, %d, %d", f.Drained, f.Killed, f.Cut), grouped(f.Told), grouped(f.Lost), grouped(f.Doubled), grouped(f.Disorder),
 				fmt.Sprintf("%d ms, %d ms", f.P50, f.P99)}})
-	}
-	return rows, notRun, err
-}
-
-// ofBench reads the rows of workshop/bench.
-func ofBench(_ part, _ int64, out []byte) (rows []row, notRun string, err error) {
-	type found struct {
-		Goal, Work, Time, Beside, Ratio, Wanted, Met string
-		Half                                         string `json:"middle_half"`
-		NotMeasured                                  string `json:"not_measured"`
-	}
-	all, notRun, err := objects[found](out)
-	for _, f := range all {
-		if f.NotMeasured != "" {
-			rows = append(rows, row{What: f.NotMeasured})
-			continue
-		}
-		rows = append(rows, row{Goal: f.Goal, What: f.Work, Met: f.Met, Figures: []string{f.Time, f.Beside, f.Ratio, f.Half, f.Wanted}})
 	}
 	return rows, notRun, err
 }

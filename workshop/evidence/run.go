@@ -42,7 +42,7 @@ func (c invocation) String() string {
 type tools struct{ dir string }
 
 // workshops are the programs of the workshop that parts run.
-var workshops = []string{"crash", "clients", "load", "bench"}
+var workshops = []string{"crash", "clients", "load"}
 
 func workshopFolder(name string) string { return "./workshop/" + name }
 
@@ -81,8 +81,6 @@ func (t *tools) argv(c invocation) []string {
 	case args[0] == "go" && args[1] == "run":
 		name := filepath.Base(args[2])
 		return append([]string{t.program(name)}, append(args[3:], "-bin", t.program("tidemark"))...)
-	case args[0] == "scripts/bench.sh":
-		return append([]string{t.program("bench"), "-program", t.program("tidemark")}, args[1:]...)
 	case strings.HasSuffix(args[0], ".sh"):
 		return append([]string{"bash"}, args...)
 	}

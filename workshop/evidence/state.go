@@ -125,7 +125,7 @@ func (b *book) best(part, commit string) (best result, found bool) {
 
 // notCode are the files that do not affect what is tried, this page and what
 // trials found among them.
-var notCode = []string{".", ":!docs", ":!*.md", ":!workshop/clients/found.json"}
+var notCode = []string{".", ":!docs", ":!*.md", ":!workshop/clients/found.json", ":!workshop/evidence/found.jsonl"}
 
 // commitOf names what is tried: the last commit that changed more than prose,
 // and a hash of uncommitted changes.
