@@ -401,6 +401,7 @@ func (w *window) sees(texts ...string) {
 // there.
 func (w *window) leaves(do func()) {
 	w.t.Helper()
+	w.until(ready)
 	asks[bool](w, `window.__old = true`)
 	do()
 	w.until(`!window.__old && ` + ready)
