@@ -103,3 +103,26 @@ func TestAThemeLeadsNowhereElse(t *testing.T) {
 	lacks(t, s.read(t, "reader-a", "/palette?q=%3Cscript%3E", 200), "<script>")
 	s.read(t, "nobody", "/pane", 401)
 }
+
+// The order is told by the browser's own times. Where a page was not painted for some
+// seconds, its script does not wait any longer.
+func TestAPageIsPaintedBeforeItsScriptIsLoaded(t *testing.T) {
+	s := onSQLite(t)
+	w := s.window(t)
+	w.signsIn("a")
+	for _, path := range []string{"/", "/sessions", "/fleet"} {
+		w.opens(path)
+		if why := asks[string](w, `(() => {
+			const at = (name) => performance.getEntriesByType("resource").find((e) => new URL(e.name).pathname === "/assets/" + name)?.startTime;
+			const painted = performance.getEntriesByName("first-contentful-paint")[0]?.startTime, parsed = performance.getEntriesByType("navigation")[0].domContentLoadedEventStart;
+			if (!(at("start.js") < at("script.js"))) return "start.js at " + at("start.js") + ", script.js at " + at("script.js");
+			return painted <= at("script.js") || at("script.js") - parsed >= 3000 ? "" : "painted at " + painted + ", script at " + at("script.js");
+		})()`); why != "" {
+			t.Errorf("%s: %s", path, why)
+		}
+		// What begins with the script works, and the page is as loaded as it says.
+		w.until(`document.readyState === "complete" && document.querySelector("[sse-connect]")["htmx-internal-data"].sseEventSource`)
+		w.types("?")
+		w.until(`document.getElementById("keys").open`)
+	}
+}

@@ -38,6 +38,7 @@ func TestABrowserSearchesBranchesForksAndChangesSessions(t *testing.T) {
 		w.leaves(func() { w.clicks(`#list a[href*="?at=6&find="]`) })
 		w.until(`document.getElementById("e6").getBoundingClientRect().top < innerHeight`)
 		w.until(`[...CSS.highlights.get("found")].some((r) => r.startContainer.parentElement.closest("#e6") && r.toString() === "answer")`)
+		w.until(`getComputedStyle(document.querySelector("#e6 .text p"), "::highlight(found)").backgroundColor === "rgb(255, 229, 138)"`)
 
 		w.opens("/sessions/" + id)
 		do := func(selector, at, text string) {

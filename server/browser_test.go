@@ -350,7 +350,11 @@ func (w *window) where() string {
 func (w *window) opens(path string) {
 	w.t.Helper()
 	w.do(chromedp.Navigate(w.site.url + path))
+	w.until(ready)
 }
+
+// ready is true when the script of a page has run, which comes once the page is painted.
+const ready = `document.readyState === "complete" && (window.htmx || !document.querySelector("script[data-then]") || matchMedia("(scripting: none)").matches)`
 
 // asks evaluates an expression in the page.
 func asks[T any](w *window, expression string) T {
@@ -403,9 +407,10 @@ func (w *window) sees(texts ...string) {
 // there.
 func (w *window) leaves(do func()) {
 	w.t.Helper()
+	w.until(ready)
 	asks[bool](w, `window.__old = true`)
 	do()
-	w.until(`!window.__old && document.readyState === "complete"`)
+	w.until(`!window.__old && ` + ready)
 }
 
 // goes presses two keys that lead to another page. The page waits for the second
@@ -418,7 +423,7 @@ func (w *window) goes(keys string) {
 		w.types(keys)
 		for range 20 {
 			if left, _ := chromedp.Run(w.ctx, chromedp.Evaluate[bool](`!window.__old`)); left {
-				w.until(`document.readyState === "complete"`)
+				w.until(ready)
 				return
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -443,6 +448,7 @@ func (w *window) clicks(selector string) {
 		document.dispatchEvent(new Event("probe"));
 		return window.__hit === "probe";
 	})()`, selector)
+	w.until(ready)
 	for {
 		hears, err := chromedp.Run(ctx, chromedp.Evaluate[bool](heard))
 		if err == nil {
@@ -467,6 +473,7 @@ func (w *window) clicks(selector string) {
 // types presses keys, wherever the focus is.
 func (w *window) types(keys string) {
 	w.t.Helper()
+	w.until(ready)
 	w.do(chromedp.KeyEvent(keys))
 }
 
@@ -496,7 +503,7 @@ func (w *window) fills(selector, text string) {
 func (w *window) signsIn(tenant string) {
 	w.t.Helper()
 	w.opens("/signin?tenant=" + tenant + "&code=" + w.site.doors[tenant].NewCode())
-	w.until(`location.pathname !== "/signin" && document.readyState === "complete"`)
+	w.until(`location.pathname !== "/signin" && ` + ready)
 	w.opens("/sessions")
 }
 

@@ -571,4 +571,15 @@ func TestSeveralSessionsAreChangedAsIfEachWereAlone(t *testing.T) {
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("the audit log has other lines (-want +got):\n%s", diff)
 	}
+
+func TestASessionThatOpensAtItsEndIsNotPaintedBeforeIt(t *testing.T) {
+	s, st := pagesServer(t)
+	path := "/sessions/" + string(talk(t, st, tidemark.Session{Title: "tides"}, 3))
+	const waits = `<link rel="expect" href="#newest" blocking="render">`
+	for query, want := range map[string]bool{"": true, "?at=2": false, "?find=tide": false} {
+		page := string(s.call(t, "writer-a", "GET", path+query, nil).want(t, 200).Body)
+		if got := strings.Contains(page, waits); got != want || !strings.Contains(page, `id="newest"`) {
+			t.Errorf("%q: waits for the end: %v, want %v", query, got, want)
+		}
+	}
 }

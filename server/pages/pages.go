@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -271,6 +272,15 @@ const smallestPacked = 1024
 // answerBody answers with a body that the client may have already, compressed
 // if the client supports it.
 func answerBody(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
+	answerPacked(w, r, status, media, body, func(w io.Writer) {
+		z := gzip.NewWriter(w)
+		z.Write(body)
+		z.Close()
+	})
+}
+
+// answerPacked is answerBody with its own way to write the compressed body.
+func answerPacked(w http.ResponseWriter, r *http.Request, status int, media string, body []byte, pack func(io.Writer)) {
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Vary", "Accept-Encoding, Cookie, Authorization")
@@ -293,9 +303,7 @@ func answerBody(w http.ResponseWriter, r *http.Request, status int, media string
 	}
 	h.Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	z := gzip.NewWriter(w)
-	z.Write(body)
-	z.Close()
+	pack(w)
 }
 
 // trouble is the content of an error page.
@@ -371,5 +379,5 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	if a.Version != "" && r.URL.Query().Get("v") == a.Version {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	answerBody(w, r, http.StatusOK, a.MediaType, a.Content)
+	answerPacked(w, r, http.StatusOK, a.MediaType, a.Content, func(w io.Writer) { w.Write(a.Packed()) })
 }

@@ -243,6 +243,10 @@ func (r *run) scrolled(ctx context.Context, b *browser, id tidemark.SessionID) e
 				return sample{}, err
 			}
 			defer t.close()
+			// The script comes once the page is painted; what it does first is no part of scrolling.
+			if _, err := look[bool](t, `new Promise((done) => { const wait = () => { if (window.htmx && document.readyState === "complete") done(true); else setTimeout(wait, 20); }; wait(); })`); err != nil {
+				return sample{}, err
+			}
 			got, err := t.roll(-wheelPixels, fmt.Sprintf(`document.getElementById("entries").querySelector(":scope > [id^=e]") && +document.getElementById("entries").querySelector(":scope > [id^=e]").id.slice(1) <= %d`, r.size.turned-entries))
 			if err != nil {
 				return sample{}, err

@@ -9,6 +9,7 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -143,6 +144,9 @@ type Asset struct {
 	Content   []byte
 	MediaType string
 	Version   string // changes with the content
+
+	// Packed is the content as gzip has it. It is packed once, when it is first asked for.
+	Packed func() []byte
 }
 
 // bundles are what pages load as one: a browser paints nothing before it has all
@@ -164,7 +168,8 @@ var assets = sync.OnceValue(func() map[string]Asset {
 	all := make(map[string]Asset)
 	add := func(name string, content []byte) {
 		sum := sha256.Sum256(content)
-		all[name] = Asset{Content: content, MediaType: mediaTypes[path.Ext(name)], Version: hex.EncodeToString(sum[:6])}
+		all[name] = Asset{Content: content, MediaType: mediaTypes[path.Ext(name)], Version: hex.EncodeToString(sum[:6]),
+			Packed: sync.OnceValue(func() []byte { return packed(content) })}
 	}
 	for name, parts := range bundles {
 		var content []byte
@@ -173,9 +178,19 @@ var assets = sync.OnceValue(func() map[string]Asset {
 		}
 		add(name, content)
 	}
-	add("mark.svg", read("mark.svg"))
+	for _, name := range []string{"start.js", "mark.svg"} {
+		add(name, read(name))
+	}
 	return all
 })
+
+func packed(content []byte) []byte {
+	var small bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&small, gzip.BestCompression) // a level that there is
+	z.Write(content)                                          // memory takes it all
+	z.Close()
+	return small.Bytes()
+}
 
 var mediaTypes = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 

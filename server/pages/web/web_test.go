@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"compress/gzip"
+	"io"
 	"io/fs"
 	"path"
 	"regexp"
@@ -64,17 +65,17 @@ func TestNoTextIsMissing(t *testing.T) {
 
 func TestScriptsAndStylesAreSmall(t *testing.T) {
 	size := make(map[string]int)
-	add := func(kind string, content []byte) {
-		var packed bytes.Buffer
-		z := gzip.NewWriter(&packed)
-		z.Write(content)
-		z.Close()
-		size[kind] += packed.Len()
-	}
 	for name, a := range assets() {
-		add(path.Ext(name), a.Content)
+		size[path.Ext(name)] += len(a.Packed())
 		if a.MediaType == "" || a.Version == "" {
 			t.Errorf("%s: %q %q", name, a.MediaType, a.Version)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(a.Packed()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content, err := io.ReadAll(z); err != nil || !bytes.Equal(content, a.Content) {
+			t.Errorf("%s unpacks to something else: %v", name, err)
 		}
 	}
 	t.Logf("compressed: %v", size)

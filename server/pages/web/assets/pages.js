@@ -720,6 +720,7 @@
       }
     }
     CSS.highlights.set("found", new Highlight(...ranges));
+    document.body.classList.toggle("marked", ranges.length > 0);
   };
   markFound();
   settled((e) => e.target.closest("#main"), markFound);
@@ -745,7 +746,7 @@
     pane.addEventListener("htmx:configRequest", (e) => { if (e.target === pane) e.detail.parameters.rows = pane.querySelectorAll("li:not(.apart)").length; });
     const wide = matchMedia("(min-width: 64rem)"), fill = () => { if (wide.matches && !pane.childElementCount) htmx.trigger(pane, "fill"); };
     wide.addEventListener("change", fill);
-    addEventListener("load", fill);
+    document.addEventListener("DOMContentLoaded", fill);
     settled((e) => e.target.id === "session" || pane.contains(e.target), mark);
     settled((e) => e.target.id === "session", () => {
       life.abort();

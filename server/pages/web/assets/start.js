@@ -1,0 +1,30 @@
+// The script of a page comes once the page is seen: to fetch, compile and run it takes
+// a browser about as long as to paint what was asked for, and uses the same processors.
+// A page that nobody looks at is not painted, and does not wait for it.
+//
+// This file is small, and not deferred: a browser reads the page on when it has the
+// style, and never lays out what it could not show.
+(() => {
+  "use strict";
+  const script = document.createElement("script"), most = 3000;
+  script.src = document.currentScript.dataset.then;
+  // htmx begins when a page is parsed, and at once in one that is: then what comes after
+  // it in the script would be too late for it. So it hears of that when all of it is there.
+  const over = () => {
+    delete document.readyState;
+    document.dispatchEvent(new Event("DOMContentLoaded"));
+  };
+  const begin = () => {
+    if (script.isConnected) return;
+    Object.defineProperty(document, "readyState", { configurable: true, value: "loading" });
+    script.addEventListener("load", over);
+    script.addEventListener("error", over);
+    document.head.append(script);
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    if (document.hidden || !PerformanceObserver.supportedEntryTypes.includes("paint")) { begin(); return; }
+    document.addEventListener("visibilitychange", begin);
+    setTimeout(begin, most); // whatever keeps it from being painted
+    new PerformanceObserver((seen) => { if (seen.getEntriesByName("first-contentful-paint").length) begin(); }).observe({ type: "paint", buffered: true });
+  }, { once: true });
+})();
