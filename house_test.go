@@ -112,7 +112,7 @@ var tenants = map[string]string{
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",
 	"golang.org/x/crypto/chacha20poly1305": "seal",
 	"filippo.io/age":                       "seal",
-	"github.com/klauspost/":                "archive transfer/sync backend/cold",
+	"github.com/klauspost/":                "archive transfer/sync backend/cold seal",
 	"github.com/yuin/goldmark":             "render",
 	"github.com/chromedp/":                 "tests",
 	"github.com/creack/pty":                "tests",

@@ -3,9 +3,11 @@ package open_test
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +27,7 @@ func talk(t *testing.T, o *open.Opened) tidemark.SessionID {
 	t.Helper()
 	w := o.Store.Create(tidemark.Session{Title: "the tide book"}, store.Self("test"))
 	for n := range 150 {
-		if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, fmt.Sprintf("canary %d %s", n, strings.Repeat("noon ", 200)))); err != nil {
+		if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, fmt.Sprintf("canary %d %s %s", n, noise(n), strings.Repeat("noon ", 400)))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,6 +36,14 @@ func talk(t *testing.T, o *open.Opened) tidemark.SessionID {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// noise is text that compression does not make much shorter: what is left of a
+// sealed session has to be worth a segment.
+func noise(n int) string {
+	p := make([]byte, 400)
+	rand.NewChaCha8([32]byte{byte(n)}).Read(p)
+	return hex.EncodeToString(p)
 }
 
 func said(t *testing.T, o *open.Opened, id tidemark.SessionID) (texts []string) {

@@ -13,8 +13,9 @@ import (
 // The first byte of a sealed body. It is authenticated with the rest, so one
 // form cannot be turned into another.
 const (
-	formBody = 1
-	formNone = 2 // there was no body, which is not the same as an empty one
+	formBody   = 1
+	formNone   = 2 // there was no body, which is not the same as an empty one
+	formPacked = 3 // of a line: the body is compressed
 )
 
 const (
@@ -65,10 +66,12 @@ func openBody(a cipher.AEAD, sealed, bound []byte) ([]byte, error) {
 	return plain, nil
 }
 
+func isForm(b byte) bool { return b >= formBody && b <= formPacked }
+
 // checkForm says what is wrong with bytes that cannot be a sealed body.
 func checkForm(sealed []byte) error {
 	switch {
-	case len(sealed) == 0 || sealed[0] != formBody && sealed[0] != formNone:
+	case len(sealed) == 0 || !isForm(sealed[0]):
 		return errors.New("it is not sealed: it was put into the sealed store without its key, or changed")
 	case len(sealed) < overhead:
 		return errors.New("it is too short to be sealed: it was cut")
@@ -107,10 +110,16 @@ func openRecord(k *dataKey, store storeID, key tidemark.Key, sealed []byte) ([]b
 }
 
 func withForm(form byte, plain []byte) ([]byte, error) {
-	if form == formBody {
+	switch {
+	case form == formBody:
 		return plain, nil
-	}
-	if len(plain) != 0 {
+	case form == formPacked:
+		body, err := unpacker().DecodeAll(plain, nil)
+		if err != nil {
+			return nil, errors.New("what was sealed in it is not compressed as it says")
+		}
+		return body, nil
+	case len(plain) != 0:
 		return nil, errors.New("it says that it is empty, and is not")
 	}
 	return nil, nil
@@ -140,9 +149,19 @@ func tagOf(sealed []byte) (t tag) {
 }
 
 // sealLine returns l in the form that the Backend underneath stores, following a
-// line whose tag is before.
-func sealLine(k *dataKey, store storeID, at nonce, log tidemark.Key, l tidemark.Line, before tag) tidemark.Line {
-	key, body, form := l.Key, l.Body, formOf(l.Body)
+// line whose tag is before. With packs, a long body is compressed.
+func sealLine(k *dataKey, store storeID, packs bool, at nonce, log tidemark.Key, l tidemark.Line, before tag) tidemark.Line {
+	if !packs {
+		return sealLineAs(formOf(l.Body), l.Body, k, store, at, log, l, before)
+	}
+	room := packRooms.Get().(*[]byte)
+	defer packRooms.Put(room)
+	body, form := pack(l.Body, room)
+	return sealLineAs(form, body, k, store, at, log, l, before)
+}
+
+func sealLineAs(form byte, body []byte, k *dataKey, store storeID, at nonce, log tidemark.Key, l tidemark.Line, before tag) tidemark.Line {
+	key := l.Key
 	chain := make([]byte, 0, tagBytes+len(l.Chain))
 	l.Chain = append(append(chain, before[:]...), l.Chain...)
 	if key != "" {
@@ -198,5 +217,5 @@ func chainOf(stored []byte) []byte {
 // isSealedBody reports whether a body has the form of a sealed one. No plain
 // record of a session begins like that.
 func isSealedBody(body []byte) bool {
-	return len(body) >= overhead && (body[0] == formBody || body[0] == formNone)
+	return len(body) >= overhead && isForm(body[0])
 }

@@ -231,9 +231,10 @@ func (p *plan) append(ctx context.Context, a tidemark.Append) error {
 	if err != nil {
 		return err
 	}
+	packs := p.b.ring.Load().packs()
 	lines := make([]tidemark.Line, len(a.Lines))
 	for i, l := range a.Lines {
-		lines[i] = sealLine(k, p.b.store, newNonce(), a.Log, l, before)
+		lines[i] = sealLine(k, p.b.store, packs, newNonce(), a.Log, l, before)
 		before = tagOf(lines[i].Body)
 		if l.Key != "" {
 			if p.callerKeys == nil {

@@ -19,8 +19,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Format is the version of the keyring and of everything that is sealed.
-const Format = 1
+// Format is the version of the keyring and of everything that is sealed. Stores
+// keep the one that they were made with.
+const Format = packingFormat
 
 const (
 	kindKeyring = "keyring"
@@ -151,7 +152,7 @@ func parseRing(body []byte) (*header, envelope, storeID, error) {
 		return bad("no store id in it")
 	}
 	copy(id[:], raw)
-	if h.Format != Format || len(h.Slots) == 0 || len(h.Slots) > maxSlots {
+	if h.Format < 1 || len(h.Slots) == 0 || len(h.Slots) > maxSlots {
 		return bad("no slots in it, or too many")
 	}
 	seen := make(map[string]bool)

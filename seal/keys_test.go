@@ -201,8 +201,8 @@ func TestAHostileHeaderCostsNothing(t *testing.T) {
 	}{
 		"100 GB for a passphrase": {`"memory_kib":64`, `"memory_kib":100000000`, tidemark.ErrCorrupt},
 		"a million passes":        {`"time":1`, `"time":1000000`, tidemark.ErrCorrupt},
-		"a newer format":          {`"format":1`, `"format":7`, tidemark.ErrUnsupported},
-		"an older format":         {`"format":1`, `"format":0`, tidemark.ErrCorrupt},
+		"a newer format":          {`"format":2`, `"format":7`, tidemark.ErrUnsupported},
+		"an older format":         {`"format":2`, `"format":0`, tidemark.ErrCorrupt},
 		"an unknown slot":         {`"type":"passphrase"`, `"type":"telepathy"`, tidemark.ErrCorrupt},
 		"an unknown field":        {`"slots"`, `"extra":1,"slots"`, tidemark.ErrCorrupt},
 		"another label":           {`"created_at"`, `"label":"x","created_at"`, tidemark.ErrCorrupt},

@@ -34,6 +34,13 @@ func counted(first byte, n int) []byte {
 
 func hexText(b []byte) string { return hex.EncodeToString(b) }
 
+// storedFrame returns a body in a frame of Zstandard that compresses nothing: no
+// version of an encoder changes it.
+func storedFrame(body []byte) []byte {
+	n := len(body)
+	return append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, byte(n), 1 | byte(n<<3), byte(n >> 5), 0}, body...)
+}
+
 // vectors makes the test vectors from fixed keys and nonces.
 func vectors() map[string]string {
 	at := nonce(counted(0xa0, nonceBytes))
@@ -48,8 +55,9 @@ func vectors() map[string]string {
 	k := newDataKey(vectorLog.ID, data)
 	bound := dataKeyBound(id, k.owner, keys.current, k.print)
 	wrapped := wrapWith(store.derive("data keys"), at, data[:], bound)
-	l1 := sealLine(k, id, at, vectorLog, vectorLines[0], tag{})
-	l2 := sealLine(k, id, at, vectorLog, vectorLines[1], tagOf(l1.Body))
+	l1 := sealLine(k, id, true, at, vectorLog, vectorLines[0], tag{})
+	l2 := sealLine(k, id, true, at, vectorLog, vectorLines[1], tagOf(l1.Body))
+	l3 := sealLineAs(formPacked, storedFrame(vectorLines[0].Body), k, id, at, vectorLog, vectorLines[0], tag{})
 	derived := store.derive("keyring")
 	return map[string]string{
 		"unlock key":                 hexText(unlock[:]),
@@ -72,6 +80,7 @@ func vectors() map[string]string {
 		"key of line 2":              l2.Key,
 		"bound to line 2":            hexText(lineBound(nil, id, formBody, vectorLog, &l2)),
 		"sealed line 1":              hexText(l1.Body),
+		"sealed line 1, packed":      hexText(l3.Body),
 		"chain of line 2":            hexText(l2.Chain),
 		"sealed line 2":              hexText(l2.Body),
 		"name title, tides":          func() string { m := keys.names.mac("title", "tides"); return hexText(m[:12]) }(),
@@ -167,5 +176,10 @@ func TestTheVectorsOpen(t *testing.T) {
 		if d := cmp.Diff(want, got); err != nil || d != "" {
 			t.Errorf("%s: %v\n%s", name, err, d)
 		}
+	}
+	packed := vectorLines[0]
+	packed.Body, packed.Chain = raw("sealed line 1, packed"), make([]byte, tagBytes)
+	if got, err := openLine(k, id, vectorLog, packed); err != nil || !bytes.Equal(got.Body, vectorLines[0].Body) {
+		t.Errorf("the packed line opens as %q, %v", got.Body, err)
 	}
 }

@@ -148,14 +148,18 @@ func (w *writer) known(b *tidemark.Batch) (known []tidemark.Duplicate, err error
 			if s.head.number == 0 {
 				break
 			}
+			seq := w.keyArrived(s.head.number, key)
 			err = w.c.do(sqlKey, func(st *stmt) {
 				st.setInt(1, s.head.number)
 				st.setText(2, key)
 			}, func(st *stmt) {
-				known = append(known, tidemark.Duplicate{Log: a.Log, Key: key, Seq: st.int(0)})
+				seq = st.int(0)
 			})
 			if err != nil {
 				return nil, err
+			}
+			if seq != 0 {
+				known = append(known, tidemark.Duplicate{Log: a.Log, Key: key, Seq: seq})
 			}
 		}
 	}
@@ -282,13 +286,15 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		if err != nil {
 			return err
 		}
-		if s.head.number > maxNumber {
-			return tidemark.Storagef("store %s: more than %d logs", w.b.path, maxNumber)
+		if s.head.number >= arrivals {
+			return tidemark.Storagef("store %s: more than %d logs", w.b.path, arrivals-1)
 		}
 	}
-	for i := range a.Lines {
-		if err := w.insert(s.head.number, &a.Lines[i], b.StampLine(a.Lines[i]).Batch); err != nil {
-			return err
+	if !w.arrive(s.head.number, b, a) {
+		for i := range a.Lines {
+			if err := w.insert(sqlAppend, s.head.number, &a.Lines[i], b.StampLine(a.Lines[i]).Batch); err != nil {
+				return err
+			}
 		}
 	}
 	l := &a.Lines[len(a.Lines)-1]
@@ -306,8 +312,8 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 	}, nil)
 }
 
-func (w *writer) insert(number int64, l *tidemark.Line, batch string) error {
-	return w.c.do(sqlAppend, func(st *stmt) {
+func (w *writer) insert(sql string, number int64, l *tidemark.Line, batch string) error {
+	return w.c.do(sql, func(st *stmt) {
 		st.setInt(1, number<<seqBits|l.Seq)
 		st.setText(2, l.Kind)
 		st.setTextOrNull(3, l.Key)
@@ -325,6 +331,9 @@ func (w *writer) insert(number int64, l *tidemark.Line, batch string) error {
 
 func (w *writer) trim(t tidemark.Trim) error {
 	s := w.standing(t.Log)
+	if err := w.settle(s.head.number, false); err != nil {
+		return err
+	}
 	err := w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(st *stmt) {
 		st.setInt(1, s.head.number<<seqBits|(s.head.Trimmed+1))
 		st.setInt(2, s.head.number<<seqBits|t.Upto)
@@ -337,8 +346,11 @@ func (w *writer) trim(t tidemark.Trim) error {
 
 func (w *writer) fill(a *tidemark.Append) error {
 	s := w.standing(a.Log)
+	if err := w.settle(s.head.number, false); err != nil {
+		return err
+	}
 	for i := range a.Lines {
-		if err := w.insert(s.head.number, &a.Lines[i], a.Lines[i].Batch); err != nil {
+		if err := w.insert(sqlAppend, s.head.number, &a.Lines[i], a.Lines[i].Batch); err != nil {
 			return err
 		}
 	}
@@ -371,6 +383,9 @@ func (w *writer) drop(k tidemark.Key) error {
 	number := h.number
 	if number == 0 {
 		return nil
+	}
+	if err := w.settle(number, true); err != nil {
+		return err
 	}
 	w.purged = true
 	s := w.standing(k)

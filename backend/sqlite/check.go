@@ -26,7 +26,7 @@ func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 			if b.state != nil {
 				faults = append(faults, b.state.faults...)
 			}
-			for _, look := range []func(*conn, func(error)) error{checkPages, checkHeads, checkStray, checkTouched} {
+			for _, look := range []func(*conn, func(error)) error{checkPages, checkHeads, checkArrived, checkStray, checkTouched} {
 				err := look(c, report)
 				if ctx.Err() != nil {
 					return ctx.Err()
@@ -101,15 +101,27 @@ func headFault(c *conn, h head, key tidemark.Key, sum int64) (what string, err e
 		s.setInt(1, h.number<<seqBits)
 		s.setInt(2, h.number<<seqBits|maxSeq)
 	}, func(s *stmt) { count, last = s.int(0), s.int(1)&maxSeq })
+	var newest tidemark.Line // that has arrived
+	if err == nil && (count != h.Length-h.Trimmed || last != h.Length) {
+		var more int64
+		more, newest, err = notInPlace(c, h.number)
+		count, last = count+more, max(last, newest.Seq)
+	}
 	if err != nil || count != h.Length-h.Trimmed || last != h.Length {
 		return fmt.Sprintf("the head says %d lines, there are %d, the newest is %d", h.Length-h.Trimmed, count, last), err
 	}
-	err = c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, h.number<<seqBits|last) }, func(s *stmt) {
-		l, damage := (&scanner{log: key}).line(s)
+	compare := func(l tidemark.Line, damage error) {
 		if damage == nil && (l.Position != h.Position || string(l.Chain) != string(h.Chain)) {
 			what = "the head is not that of the newest line"
 		}
-	})
+	}
+	sc := &scanner{log: key}
+	if newest.Seq == last {
+		f := sc.checked(h.number, newest)
+		compare(f.line, f.err)
+		return what, nil
+	}
+	err = c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, h.number<<seqBits|last) }, func(s *stmt) { compare(sc.line(s)) })
 	return what, err
 }
 
@@ -124,6 +136,9 @@ func checkStray(c *conn, report func(error)) error {
 			return err
 		}
 		number = next
+		if number == arrivals {
+			return nil // the last of all
+		}
 		if !known {
 			report(&tidemark.Damage{Place: fmt.Sprintf("log %d", number), What: "there are lines of a log that has no head"})
 		}

@@ -47,6 +47,14 @@ type writer struct {
 	purged    bool                       // a log was dropped in this transaction
 	sparing   bool                       // there is hardly any space left
 	broken    error                      // not nil: nothing is acknowledged any more
+
+	// Lines that have arrived, see arrived.go:
+	leastLogs int
+	waiting   *waiting // nil: not known
+	move      *move    // under way
+	arriving  bool     // lines of this transaction are written where they arrive
+	stuck     bool     // what has arrived cannot be moved
+	rowBytes  int      // the most that a row of arrived lines holds
 }
 
 // pending is a batch, or another job of the writer, that waits for its answer.
@@ -248,6 +256,7 @@ func (w *writer) transact(group []*pending) ([]*pending, error) {
 		return group, w.rollBack(err)
 	}
 	w.purged = false
+	w.arriving = !tight && w.mayArrive(group)
 	wrote := false
 	for _, g := range group {
 		g.receipt, g.err = w.apply(g.batch)
@@ -261,8 +270,14 @@ func (w *writer) transact(group []*pending) ([]*pending, error) {
 	if !wrote {
 		return group, w.rollBack(nil)
 	}
+	if err := w.flushArrived(); err != nil {
+		return group, w.rollBack(err)
+	}
 	if err := w.c.do("COMMIT", nil, nil); err != nil {
 		return group, w.failed(err)
+	}
+	if w.arriving {
+		w.b.mover.arrived(w.waiting.bytes)
 	}
 	if w.purged || tight {
 		w.clearWAL()
@@ -300,11 +315,16 @@ func (w *writer) begin() error {
 	if err != nil {
 		return w.rollBack(err)
 	}
+	if data != w.data || w.waiting == nil {
+		if err := w.loadWaiting(); err != nil {
+			return w.rollBack(err)
+		}
+	}
 	if data == w.data && w.standings != nil && len(w.standings) < maxStandings {
 		return nil
 	}
 	w.data, w.standings = data, make(map[tidemark.Key]*standing)
-	have, err := w.c.number("PRAGMA user_version")
+	have, err := schemaVersion(w.c)
 	if err != nil {
 		return w.rollBack(err)
 	}
@@ -317,7 +337,7 @@ func (w *writer) begin() error {
 // rollBack ends the transaction without a change and returns err.
 func (w *writer) rollBack(err error) error {
 	if err != nil {
-		w.standings = nil
+		w.standings, w.waiting = nil, nil
 	}
 	if !w.c.autocommit() {
 		if undo := w.c.do("ROLLBACK", nil, nil); undo != nil && !w.c.autocommit() {

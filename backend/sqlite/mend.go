@@ -233,7 +233,7 @@ func reportRest(w *writer, report func(string)) error {
 		report("left as it is: " + text)
 	}
 	rows := 0
-	for _, look := range []func(*conn, func(error)) error{checkHeads, checkStray} {
+	for _, look := range []func(*conn, func(error)) error{checkHeads, checkArrived, checkStray} {
 		err := look(w.c, func(err error) {
 			rows++
 			report("left as it is: " + err.Error())

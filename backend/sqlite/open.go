@@ -24,9 +24,11 @@ type setting struct {
 	readable   int64 // the oldest schema that can be read as it is
 	fileSystem func(dir string) (name string, network bool, err error)
 	now        func() time.Time
+	leastLogs  int           // that a group has when its lines arrive first
+	moveAfter  time.Duration // how long a little that has arrived waits
 }
 
-var here = setting{upgrades: upgrades, readable: 1, fileSystem: durable.FileSystem, now: time.Now}
+var here = setting{upgrades: upgrades, readable: 1, fileSystem: durable.FileSystem, now: time.Now, leastLogs: leastLogs, moveAfter: moveAfter}
 
 // version is the schema that the program writes.
 func (s setting) version() int64 { return int64(len(s.upgrades)) + 1 }
@@ -72,7 +74,7 @@ func open(ctx context.Context, path string, o *Options, set setting) (*Backend, 
 		}
 	}
 	b := &Backend{path: path, known: set.version()}
-	b.rest.b = b
+	b.rest.b, b.mover.b, b.mover.after = b, b, set.moveAfter
 	b.grown.init()
 	if o.ReadOnly {
 		err = b.openReading(ctx, set)
@@ -162,7 +164,7 @@ func identifyBy(c *conn, path string, before *fileState, known int64) error {
 	if fault := h.fault(path, true); fault != nil {
 		return fault
 	}
-	have, err := c.number("PRAGMA user_version")
+	have, err := schemaVersion(c)
 	if err == nil {
 		err = tooNew(path, have, known)
 	}
@@ -190,7 +192,7 @@ func (b *Backend) openReading(ctx context.Context, set setting) error {
 		if err := ours(c, b.path); err != nil {
 			return err
 		}
-		if have, err = c.number("PRAGMA user_version"); err != nil {
+		if have, err = schemaVersion(c); err != nil {
 			return err
 		}
 		if have < set.readable {
@@ -220,7 +222,7 @@ func (b *Backend) examineForReading(ctx context.Context, set setting) error {
 			return err
 		}
 		defer c.do("COMMIT", nil, nil)
-		have, err := c.number("PRAGMA user_version")
+		have, err := schemaVersion(c)
 		if err == nil {
 			b.state, err = examine(c, have, set)
 		}
@@ -264,7 +266,7 @@ func (b *Backend) openWriting(ctx context.Context, there bool, o *Options, set s
 	if err != nil {
 		return tidemark.Storagef("store %s: %w", b.path, err)
 	}
-	w := &writer{b: b, lock: lock, version: set.version()}
+	w := &writer{b: b, lock: lock, version: set.version(), leastLogs: set.leastLogs}
 	if err := lock.Acquire(ctx); err != nil {
 		lock.Close()
 		return err
@@ -302,7 +304,7 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 	if err := ours(c, b.path); err != nil {
 		return err
 	}
-	have, err := c.number("PRAGMA user_version")
+	have, err := schemaVersion(c)
 	if err != nil {
 		return err
 	}
@@ -324,7 +326,7 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 		return err
 	}
 	if low {
-		w.settle(have)
+		w.occupy()
 	}
 	w.fillReserve()
 	if have < set.version() {

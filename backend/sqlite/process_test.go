@@ -21,6 +21,7 @@ const (
 	childStore   = "TIDEMARK_TEST_STORE"
 	childName    = "TIDEMARK_TEST_NAME"
 	childUpgrade = "TIDEMARK_TEST_UPGRADE" // of a process that upgrades this store
+	childArrive  = "TIDEMARK_TEST_ARRIVE"  // of a process with many writers to this store
 )
 
 var shared = key("session", "shared")
@@ -39,6 +40,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if path := os.Getenv(childArrive); path != "" {
+		fmt.Fprintln(os.Stderr, arriveForever(path, os.Getenv(childName)))
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

@@ -30,7 +30,7 @@ func (b *Backend) snapshot(ctx context.Context, use func(*conn) error) error {
 		}
 		defer c.do("COMMIT", nil, nil)
 		// A newer program may have upgraded the store since it was opened.
-		if have, err := c.number("PRAGMA user_version"); err != nil || have > b.known {
+		if have, err := schemaVersion(c); err != nil || have > b.known {
 			return cmp.Or(err, tooNew(b.path, have, b.known))
 		}
 		return use(c)
@@ -146,6 +146,13 @@ func newest(c *conn, number int64) (n int64, err error) {
 		s.setInt(1, number<<seqBits)
 		s.setInt(2, number<<seqBits|maxSeq)
 	}, func(s *stmt) { n = s.int(0) & maxSeq })
+	if err != nil {
+		return 0, err
+	}
+	arrived, err := arrivedOf(c, number)
+	for seq := range arrived {
+		n = max(n, seq)
+	}
 	return n, err
 }
 
@@ -167,10 +174,16 @@ func (p *pager) page(c *conn, number int64) error {
 		p.found = make([]found, 0, to-from+1)
 	}
 	sc := &scanner{log: p.log}
-	missing := func(until int64) {
+	elsewhere := absent{sc: sc, number: number}
+	missing := func(until int64) error {
 		for ; want != until; want += step {
-			p.found = append(p.found, found{tidemark.Line{Seq: want}, sc.damage(number<<seqBits|want, "the line is missing")})
+			f, err := elsewhere.find(c, want)
+			if err != nil {
+				return err
+			}
+			p.found = append(p.found, f)
 		}
+		return nil
 	}
 	s, err := c.prepare(sql)
 	if err != nil {
@@ -189,10 +202,12 @@ func (p *pager) page(c *conn, number int64) error {
 			return err
 		}
 		if !more {
-			if step > 0 {
-				missing(to + 1)
-			} else {
-				missing(from - 1)
+			end := to + 1
+			if step < 0 {
+				end = from - 1
+			}
+			if err := missing(end); err != nil {
+				return err
 			}
 			break
 		}
@@ -200,7 +215,9 @@ func (p *pager) page(c *conn, number int64) error {
 		if (l.Seq-want)*step < 0 || l.Seq < from || l.Seq > to {
 			continue // a damaged tree: out of order
 		}
-		missing(l.Seq)
+		if err := missing(l.Seq); err != nil {
+			return err
+		}
 		p.found = append(p.found, found{l, err})
 		want += step
 		bytes += len(l.Body)
@@ -209,20 +226,45 @@ func (p *pager) page(c *conn, number int64) error {
 	return nil
 }
 
+// absent finds the lines of a log that are not in their places.
+type absent struct {
+	sc      *scanner
+	number  int64
+	arrived map[int64]tidemark.Line // nil: not read yet
+}
+
+// find returns a line that has arrived, or the *Damage of one that is missing.
+func (a *absent) find(c *conn, seq int64) (f found, err error) {
+	if a.arrived == nil {
+		if a.arrived, err = arrivedOf(c, a.number); err != nil {
+			return f, err
+		}
+	}
+	if l, ok := a.arrived[seq]; ok {
+		return a.sc.checked(a.number, l), nil
+	}
+	return found{tidemark.Line{Seq: seq}, a.sc.damage(a.number<<seqBits|seq, "the line is missing")}, nil
+}
+
 // singly looks for each line of a page by its id, because SQLite stopped at a
 // damaged page of the file: the lines on other pages are still readable.
 func (p *pager) singly(c *conn, sc *scanner, number, want, from, to, step int64) error {
+	elsewhere := absent{sc: sc, number: number}
 	for ; want >= from && want <= to; want += step {
 		id := number<<seqBits | want
-		f := found{tidemark.Line{Seq: want}, sc.damage(id, "the line is missing")}
-		err := c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, id) }, func(s *stmt) {
+		f, err := elsewhere.find(c, want)
+		if err != nil {
+			return err
+		}
+		err = c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, id) }, func(s *stmt) {
 			if s.int(0) == id {
 				f.line, f.err = sc.line(s)
 			}
 		})
 		switch {
-		case isCorrupt(err):
+		case isCorrupt(err) && f.err != nil:
 			f.err = sc.damage(id, err.Error())
+		case isCorrupt(err):
 		case err != nil:
 			return err
 		}

@@ -136,7 +136,7 @@ func (r *recovery) examine() (*condition, error) {
 	if err := ours(c, r.path); err != nil {
 		return nil, err
 	}
-	have, err := c.number("PRAGMA user_version")
+	have, err := schemaVersion(c)
 	if err != nil {
 		return nil, err
 	}

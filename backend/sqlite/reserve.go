@@ -68,10 +68,12 @@ func (w *writer) makeRoom() (low bool) {
 	return true
 }
 
-// settle makes a commit that changes nothing, so that the space for the shared
+// occupy makes a commit that changes nothing, so that the space for the shared
 // memory is allocated before the reserve is filled again.
-func (w *writer) settle(version int64) {
-	w.c.run(fmt.Sprintf("PRAGMA user_version=%d", version))
+func (w *writer) occupy() {
+	if format, err := w.c.number("PRAGMA user_version"); err == nil {
+		w.c.run(fmt.Sprintf("PRAGMA user_version=%d", format))
+	}
 	w.clearWAL()
 }
 

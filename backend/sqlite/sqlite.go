@@ -43,6 +43,7 @@ type Backend struct {
 	grown   broadcast
 	watch   watch
 	rest    rest
+	mover   mover
 
 	mu     sync.RWMutex // held for reading by every call that uses a connection
 	closed bool
@@ -84,6 +85,7 @@ func (b *Backend) Close() error {
 	b.watch.close()
 	b.readers.close()
 	if b.writer != nil {
+		b.writer.moveBeforeClosing()
 		b.writer.close() // last, because a read-only connection cannot write back
 	}
 	b.grown.wake()

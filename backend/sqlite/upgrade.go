@@ -72,7 +72,7 @@ func upgradeStore(ctx context.Context, c *conn, path string, have int64, o *Opti
 // Both formats are the same where there is nothing to upgrade.
 func (b *Backend) PendingUpgrade(ctx context.Context) (from, to, bytes int64, err error) {
 	err = b.snapshot(ctx, func(c *conn) (err error) {
-		from, err = c.number("PRAGMA user_version")
+		from, err = schemaVersion(c)
 		return err
 	})
 	return from, b.known, 2 * b.fileBytes(), err
@@ -152,7 +152,7 @@ func copyInto(ctx context.Context, c *conn, path string, have int64) error {
 	if err := back.do("PRAGMA quick_check(1)", nil, func(s *stmt) { said = s.text(0) }); err != nil {
 		return err
 	}
-	version, err := back.number("PRAGMA user_version")
+	version, err := schemaVersion(back)
 	if err == nil && (said != "ok" || version != have) {
 		err = fmt.Errorf("read again, the copy is not what was written (%s, format %d)", said, version)
 	}

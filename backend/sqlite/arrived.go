@@ -1,0 +1,642 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// The lines of a log lie beside each other in table line. A commit of 64 sessions
+// therefore writes 64 pages for 64 lines, and these pages are most of its cost. So
+// where several sessions commit at once, their lines are first written in the order of
+// their arrival: many to a row, in rows of table line under a log number that no log
+// has. The mover takes them to their places behind the writers, many lines of a
+// session at a time.
+//
+// A line is in its place, or it has arrived, or both: then they are the same, because
+// the mover died in between. Heads are always exact. What changes lines that have
+// arrived (a purge, a trim) first moves everything, in the same transaction.
+//
+// While lines wait, the format of the store has waitingBit, so that a program that
+// would not find them refuses the store. This program looks for them whatever the
+// format says.
+
+const (
+	// arrivals is the number under which rows of arrived lines are kept: behind those
+	// of all logs, where adding a row is cheapest.
+	arrivals     = maxNumber
+	firstArrival = arrivals << seqBits
+	arrivalKind  = "arrived"
+
+	waitingBit = 0x80
+)
+
+const (
+	// leastLogs is how many logs a group has when its lines arrive first. With fewer,
+	// the pages that this saves do not pay for the move.
+	leastLogs = 4
+	// mostLinesAtOnce is how many lines of a log arrive in one append: more of them
+	// share a page in their place as well.
+	mostLinesAtOnce = 8
+	// moveBytes is how much has arrived when the mover begins at once: then a page
+	// takes several lines of each of some hundred sessions.
+	moveBytes = 1 << 20
+	// mostArrived bounds what has arrived. Beyond it lines go to their places, until
+	// the mover has caught up.
+	mostArrived = 4 << 20
+	// moveAfter is how long less than moveBytes waits.
+	moveAfter = 250 * time.Millisecond
+	// moveLines and moveRows bound one transaction of the mover to some two
+	// milliseconds, for which an append may wait.
+	moveLines = 256
+	moveRows  = 64
+	// closeWait is how long closing waits for another process that writes.
+	closeWait = time.Second
+)
+
+// schemaVersion is the version of the schema of a store.
+func schemaVersion(c *conn) (int64, error) {
+	have, err := c.number("PRAGMA user_version")
+	return have &^ waitingBit, err
+}
+
+// arrivedLine is a line that has arrived. Its bytes may be those of the row.
+type arrivedLine struct {
+	number int64
+	tidemark.Line
+}
+
+// A row is a salt, frames, and the salt again; a frame is the length of its head, the sum of its head, the
+// head, and the texts and bytes of the line.
+const (
+	saltBytes   = 4
+	prefixBytes = 6
+)
+
+// appendFrame adds a line to those of a row. The head of a frame has a sum of its
+// own, so that a damaged frame does not hide the ones behind it. The sum begins with the salt: the
+// body of a line cannot be made to look like a frame, for whoever looks for the next one.
+func appendFrame(b []byte, salt uint32, number int64, l *tidemark.Line, batch string) []byte {
+	start := len(b)
+	b = append(b, make([]byte, prefixBytes)...)
+	for _, v := range [...]int64{number, l.Seq, l.At.UnixMicro(), l.Position.Parent, l.Position.Depth, l.Position.Nodes, l.Position.Turn, int64(l.Sum),
+		int64(len(l.Kind)), int64(len(l.Key)), int64(len(l.Chain)), int64(len(batch)), int64(len(l.Body))} {
+		b = binary.AppendVarint(b, v)
+	}
+	head := b[start+prefixBytes:]
+	binary.LittleEndian.PutUint16(b[start:], uint16(len(head)))
+	binary.LittleEndian.PutUint32(b[start+2:], crc32.Update(salt, castagnoli, head))
+	b = append(append(b, l.Kind...), l.Key...)
+	return append(append(append(b, l.Chain...), batch...), l.Body...)
+}
+
+// parseFrame returns the line of a frame and the length of the frame, 0 when no frame
+// begins there.
+func parseFrame(b []byte, salt uint32) (a arrivedLine, size int) {
+	if len(b) < prefixBytes {
+		return a, 0
+	}
+	n := int(binary.LittleEndian.Uint16(b))
+	if n == 0 || prefixBytes+n > len(b) || crc32.Update(salt, castagnoli, b[prefixBytes:prefixBytes+n]) != binary.LittleEndian.Uint32(b[2:]) {
+		return a, 0
+	}
+	head, rest := b[prefixBytes:prefixBytes+n], b[prefixBytes+n:]
+	var v [13]int64
+	for i := range v {
+		x, n := binary.Varint(head)
+		if n <= 0 {
+			return a, 0
+		}
+		v[i], head = x, head[n:]
+	}
+	take := func(n int64) (part []byte, ok bool) {
+		if n < 0 || n > int64(len(rest)) {
+			return nil, false
+		}
+		part, rest = rest[:n:n], rest[n:]
+		return part, true
+	}
+	var parts [5][]byte
+	for i := range parts {
+		part, ok := take(v[8+i])
+		if !ok {
+			return a, 0
+		}
+		parts[i] = part
+	}
+	a.number = v[0]
+	a.Line = tidemark.Line{Seq: v[1], At: timeOf(v[2]), Position: tidemark.Position{Parent: v[3], Depth: v[4], Nodes: v[5], Turn: v[6]}, Sum: uint32(v[7]),
+		Kind: string(parts[0]), Key: string(parts[1]), Chain: parts[2], Batch: string(parts[3]), Body: parts[4]}
+	if len(a.Chain) == 0 {
+		a.Chain = nil
+	}
+	if len(a.Body) == 0 {
+		a.Body = nil
+	}
+	return a, len(b) - len(rest)
+}
+
+// frames calls use with each line of a row, and reports whether there was nothing
+// else in it. Where a frame is damaged, it looks for the next.
+func frames(body []byte, use func(arrivedLine)) (whole bool) {
+	end := len(body) - saltBytes
+	if end < saltBytes {
+		return false
+	}
+	salt, again := binary.LittleEndian.Uint32(body), binary.LittleEndian.Uint32(body[end:])
+	whole = framesOf(body[saltBytes:end], salt, use)
+	if salt != again {
+		framesOf(body[saltBytes:end], again, use) // one of the two finds nothing
+		return false
+	}
+	return whole
+}
+
+func framesOf(body []byte, salt uint32, use func(arrivedLine)) (whole bool) {
+	whole = true
+	for len(body) > 0 {
+		a, size := parseFrame(body, salt)
+		if size == 0 {
+			whole = false
+			body = body[1:]
+			continue
+		}
+		use(a)
+		body = body[size:]
+	}
+	return whole
+}
+
+const (
+	sqlArrived     = `SELECT id, body FROM line WHERE id >= ?1 ORDER BY id`
+	sqlAnyArrived  = `SELECT ifnull(max(id), 0) FROM line WHERE id >= ?1`
+	sqlRowArrived  = `DELETE FROM line WHERE id = ?1`
+	sqlMove        = sqlAppend + ` ON CONFLICT (id) DO NOTHING`
+	sqlIsInPlace   = `SELECT 1 FROM line WHERE id = ?1`
+	sqlArrivedSums = `SELECT id, sum, body FROM line WHERE id >= ?1 ORDER BY id`
+)
+
+func fromArrivals(s *stmt) { s.setInt(1, firstArrival) }
+
+// lastArrival is the id of the newest row of arrived lines, 0 when there is none.
+func lastArrival(c *conn) (id int64, err error) {
+	err = c.do(sqlAnyArrived, fromArrivals, func(s *stmt) { id = s.int(0) })
+	return id, err
+}
+
+// eachArrival calls use with each row of arrived lines; the body is valid during the
+// call. An unreadable page ends the scan from one end, and what is behind it is reached
+// from the other; the error then comes after them.
+func eachArrival(c *conn, use func(id int64, body []byte)) error {
+	newest := int64(0)
+	err := c.do(sqlArrived, fromArrivals, func(s *stmt) {
+		if id := s.int(0); id > newest {
+			newest = id
+			use(id, s.view(1))
+		}
+	})
+	if !isCorrupt(err) {
+		return err
+	}
+	oldest := int64(-1)
+	back := c.do(sqlArrived+` DESC`, fromArrivals, func(s *stmt) {
+		if id := s.int(0); id > newest && (oldest < 0 || id < oldest) {
+			oldest = id
+			use(id, s.view(1))
+		}
+	})
+	if back != nil && !isCorrupt(back) {
+		return back
+	}
+	return err
+}
+
+// arrivedOf returns the lines of a log that have arrived, by their seq. Some may be in
+// their places, too. Rows that SQLite cannot read are left out: their lines are missing.
+func arrivedOf(c *conn, number int64) (map[int64]tidemark.Line, error) {
+	found := make(map[int64]tidemark.Line)
+	err := eachArrival(c, func(_ int64, body []byte) {
+		frames(body, func(a arrivedLine) {
+			if a.number == number {
+				a.Chain, a.Body = slices.Clone(a.Chain), slices.Clone(a.Body)
+				found[a.Seq] = a.Line
+			}
+		})
+	})
+	if isCorrupt(err) {
+		err = nil
+	}
+	return found, err
+}
+
+// checked returns a line that has arrived as one in its place is returned.
+func (sc *scanner) checked(number int64, l tidemark.Line) found {
+	if l.Sum != l.Checksum(sc.log) {
+		return found{tidemark.Line{Seq: l.Seq}, sc.damage(number<<seqBits|l.Seq, "the line does not match its sum")}
+	}
+	return found{l, nil}
+}
+
+// checkArrived looks for rows of arrived lines that are damaged.
+func checkArrived(c *conn, report func(error)) error {
+	return c.do(sqlArrivedSums, fromArrivals, func(s *stmt) {
+		body := s.view(2)
+		if s.int(1) != int64(crc32.Checksum(body, castagnoli)) || !frames(body, func(arrivedLine) {}) {
+			report(&tidemark.Damage{Place: fmt.Sprintf("row %d of the lines that have arrived", s.int(0)&maxSeq), What: "the row does not match its sum"})
+		}
+	})
+}
+
+// notInPlace counts the lines of a log that have arrived and are not in their places,
+// and returns the newest of all that have arrived.
+func notInPlace(c *conn, number int64) (count int64, newest tidemark.Line, err error) {
+	arrived, err := arrivedOf(c, number)
+	for seq, l := range arrived {
+		there := false
+		if err == nil {
+			err = c.do(sqlIsInPlace, func(s *stmt) { s.setInt(1, number<<seqBits|seq) }, func(*stmt) { there = true })
+		}
+		if !there {
+			count++
+		}
+		if seq > newest.Seq {
+			newest = l
+		}
+	}
+	return count, newest, err
+}
+
+// waiting is what the writer knows of the lines that have arrived.
+type waiting struct {
+	last   int64 // the id of the newest row, 0 for none
+	bytes  int
+	broken bool // a row is damaged
+	counts map[int64]int
+	keys   map[waitingKey]int64 // to the seq
+	salt   uint32               // of the frames in buffer
+	buffer []byte               // frames that are not in a row yet
+	begins []int                // of the frames in buffer
+}
+
+type waitingKey struct {
+	number int64
+	key    string
+}
+
+func newWaiting() *waiting {
+	return &waiting{counts: make(map[int64]int), keys: make(map[waitingKey]int64)}
+}
+
+func (n *waiting) add(number, seq int64, key string) {
+	n.counts[number]++
+	if key != "" {
+		n.keys[waitingKey{number, key}] = seq
+	}
+}
+
+// loadWaiting reads what has arrived, after somebody else has written or a transaction
+// was undone.
+func (w *writer) loadWaiting() error {
+	n := newWaiting()
+	err := eachArrival(w.c, func(id int64, body []byte) {
+		n.last = max(n.last, id)
+		n.bytes += len(body)
+		n.broken = !frames(body, func(a arrivedLine) { n.add(a.number, a.Seq, a.Key) }) || n.broken
+	})
+	if isCorrupt(err) {
+		// What cannot be read is reported to those who read it.
+		n.broken, w.stuck, err = true, true, nil
+	}
+	if err == nil && w.rowBytes == 0 {
+		var page int64
+		page, err = w.c.number("PRAGMA page_size")
+		w.rowBytes = int(page) - 2*saltBytes - 128 // the other columns, and SQLite's own bytes: a row is on one page
+	}
+	if err != nil {
+		return err
+	}
+	w.waiting = n
+	if n.last != 0 {
+		w.b.mover.later()
+	}
+	return nil
+}
+
+// mayArrive reports whether the lines of a group are written in the order of their
+// arrival.
+func (w *writer) mayArrive(group []*pending) bool {
+	if w.sparing || w.stuck || w.b.state != nil || w.waiting.bytes > mostArrived {
+		return false
+	}
+	logs := make([]tidemark.Key, 0, leastLogs)
+	for _, p := range group {
+		for i := range p.batch.Appends {
+			if k := p.batch.Appends[i].Log; !slices.Contains(logs, k) {
+				logs = append(logs, k)
+			}
+			if len(logs) >= w.leastLogs {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// arrive takes the lines of an append, unless they are too many or too large.
+func (w *writer) arrive(number int64, b *tidemark.Batch, a *tidemark.Append) bool {
+	if !w.arriving || len(a.Lines) > mostLinesAtOnce {
+		return false
+	}
+	const headBytes = 13 * binary.MaxVarintLen64
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		if prefixBytes+headBytes+len(l.Kind)+len(l.Key)+len(l.Chain)+len(b.ID)+len(l.Body) > w.rowBytes {
+			return false
+		}
+	}
+	n := w.waiting
+	if len(n.buffer) == 0 {
+		n.salt = rand.Uint32()
+	}
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		n.begins = append(n.begins, len(n.buffer))
+		n.buffer = appendFrame(n.buffer, n.salt, number, l, b.StampLine(*l).Batch)
+		n.add(number, l.Seq, l.Key)
+	}
+	return true
+}
+
+// flushArrived writes the lines that have arrived in this transaction, as many to a
+// row as fit on its page.
+func (w *writer) flushArrived() error {
+	n := w.waiting
+	if len(n.buffer) == 0 {
+		return nil
+	}
+	if n.last == 0 {
+		n.last = firstArrival
+		if err := w.mark(waitingBit); err != nil {
+			return err
+		}
+	}
+	for len(n.begins) > 0 {
+		start, end, fits := n.begins[0], 0, 0
+		for i := range n.begins {
+			next := len(n.buffer)
+			if i+1 < len(n.begins) {
+				next = n.begins[i+1]
+			}
+			if i > 0 && next-start > w.rowBytes {
+				break
+			}
+			end, fits = next, i+1
+		}
+		if err := w.insertArrival(n.buffer[start:end]); err != nil {
+			return err
+		}
+		n.begins = n.begins[fits:]
+	}
+	n.bytes += len(n.buffer)
+	n.buffer, n.begins = n.buffer[:0], n.begins[:0]
+	return nil
+}
+
+func (w *writer) insertArrival(body []byte) error {
+	if w.waiting.last++; w.waiting.last < firstArrival { // rows are numbered anew long before
+		return &sqliteError{lib.SQLITE_FULL, "no number is left for lines that arrive"}
+	}
+	body = salted(body, w.waiting.salt)
+	row := tidemark.Line{Seq: w.waiting.last & maxSeq, Kind: arrivalKind, At: timeOf(0), Body: body, Sum: crc32.Checksum(body, castagnoli)}
+	return w.insert(sqlAppend, arrivals, &row, "")
+}
+
+func salted(frames []byte, salt uint32) []byte {
+	row := binary.LittleEndian.AppendUint32(make([]byte, 0, len(frames)+2*saltBytes), salt)
+	return binary.LittleEndian.AppendUint32(append(row, frames...), salt)
+}
+
+// mark sets the format of the store to its version with or without waitingBit.
+func (w *writer) mark(bit int64) error {
+	return w.c.run(fmt.Sprintf("PRAGMA user_version=%d", w.version|bit))
+}
+
+// keyArrived returns the seq of the line with a key that has arrived, 0 for none.
+func (w *writer) keyArrived(number int64, key string) int64 {
+	return w.waiting.keys[waitingKey{number, key}]
+}
+
+// settle moves everything that has arrived, if lines of the log have: whatever then
+// changes them finds them in their places. Rows that are damaged go with it when the
+// log is dropped, because they may hold what is to be destroyed.
+func (w *writer) settle(number int64, dropped bool) error {
+	n := w.waiting
+	if n.counts[number] == 0 && !(dropped && n.broken) {
+		return nil
+	}
+	if err := w.flushArrived(); err != nil {
+		return err
+	}
+	m, err := readMove(w.c)
+	if err != nil {
+		return err
+	}
+	if err := w.moveInPlace(m.lines); err != nil {
+		return err
+	}
+	if dropped {
+		m.rows = append(m.rows, m.broken...)
+	}
+	if err := w.dropArrivals(m.rows); err != nil {
+		return err
+	}
+	return w.afterMove()
+}
+
+// move is a move under way: what is left to do of it.
+type move struct {
+	of     *waiting // it is valid as long as the writer's is the same
+	lines  []arrivedLine
+	rows   []int64 // to delete once the lines are in their places
+	broken []int64 // rows that stay, because not everything in them can be read
+}
+
+// readMove reads what has arrived, sorted by log and seq.
+func readMove(c *conn) (*move, error) {
+	m := new(move)
+	err := eachArrival(c, func(id int64, body []byte) {
+		body = slices.Clone(body)
+		if frames(body, func(a arrivedLine) { m.lines = append(m.lines, a) }) {
+			m.rows = append(m.rows, id)
+		} else {
+			m.broken = append(m.broken, id)
+		}
+	})
+	slices.SortStableFunc(m.lines, func(a, b arrivedLine) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.Seq, b.Seq))
+	})
+	return m, err
+}
+
+func (w *writer) moveInPlace(lines []arrivedLine) error {
+	for i := range lines {
+		if err := w.insert(sqlMove, lines[i].number, &lines[i].Line, lines[i].Batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) dropArrivals(rows []int64) error {
+	for _, id := range rows {
+		if err := w.c.do(sqlRowArrived, func(s *stmt) { s.setInt(1, id) }, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// afterMove notes what waits after rows of arrived lines were deleted.
+func (w *writer) afterMove() error {
+	last, err := lastArrival(w.c)
+	if err == nil && last == 0 {
+		err = w.mark(0)
+	}
+	if err != nil {
+		return err
+	}
+	return w.loadWaiting()
+}
+
+// moveSome does a step of a move, in the transaction that is open, and reports whether
+// more are to follow. Every line is in its place before the row that it arrived in goes.
+func (w *writer) moveSome() (more bool, err error) {
+	m := w.move
+	if m == nil || m.of != w.waiting {
+		if m, err = readMove(w.c); err != nil {
+			return false, err
+		}
+		m.of, w.move = w.waiting, m
+	}
+	if len(m.lines) > 0 {
+		n := min(len(m.lines), moveLines)
+		err := w.moveInPlace(m.lines[:n])
+		m.lines = m.lines[n:]
+		return true, err
+	}
+	n := min(len(m.rows), moveRows)
+	if err := w.dropArrivals(m.rows[:n]); err != nil {
+		return false, err
+	}
+	if m.rows = m.rows[n:]; len(m.rows) > 0 {
+		return true, nil
+	}
+	w.move = nil
+	if n == 0 {
+		return false, nil // there was nothing, or what is damaged
+	}
+	return false, w.afterMove()
+}
+
+// moveBeforeClosing leaves no lines waiting, so that every program of this format can
+// open the store. Where that fails, the next one to open it does it.
+func (w *writer) moveBeforeClosing() {
+	if w.c == nil || w.broken != nil || w.stuck || w.waiting != nil && w.waiting.last == 0 {
+		return
+	}
+	if last, err := lastArrival(w.c); err != nil || last == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if w.lock.Acquire(ctx) != nil {
+		return
+	}
+	defer w.lock.Release()
+	for more := true; more; {
+		err := w.perform(context.Background(), &job{do: func(w *writer) (err error) {
+			more, err = w.moveSome()
+			return err
+		}})
+		if err != nil {
+			return
+		}
+	}
+}
+
+// mover moves what has arrived behind the writers.
+type mover struct {
+	b     *Backend
+	after time.Duration // how long it waits for more
+
+	mu      sync.Mutex
+	timer   *time.Timer // not nil: it runs when that fires
+	running bool
+}
+
+// arrived is called after a commit, with how much waits.
+func (m *mover) arrived(bytes int) {
+	switch {
+	case bytes >= moveBytes:
+		m.now()
+	case bytes > 0:
+		m.later()
+	}
+}
+
+func (m *mover) later() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.running && m.timer == nil {
+		m.timer = time.AfterFunc(m.after, m.now)
+	}
+}
+
+// now has the mover run, unless it does.
+func (m *mover) now() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.timer != nil {
+		m.timer.Stop()
+		m.timer = nil
+	}
+	if !m.running {
+		m.running = true
+		go m.run()
+	}
+}
+
+// run moves what has arrived, in transactions between those of the writers.
+func (m *mover) run() {
+	left := 0
+	var err error
+	for more := true; more && err == nil; {
+		err = m.b.runJob(context.Background(), &job{do: func(w *writer) (err error) {
+			more, err = w.moveSome()
+			if left = 0; !w.stuck && !w.waiting.broken {
+				left = w.waiting.bytes
+			}
+			if isCorrupt(err) || primary(err) == lib.SQLITE_CONSTRAINT {
+				w.stuck = true
+			}
+			return err
+		}})
+	}
+	m.mu.Lock()
+	m.running = false
+	m.mu.Unlock()
+	if err != nil {
+		left = min(left, 1) // not at once again
+	}
+	m.arrived(left)
+}
