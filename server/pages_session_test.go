@@ -571,6 +571,7 @@ func TestSeveralSessionsAreChangedAsIfEachWereAlone(t *testing.T) {
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("the audit log has other lines (-want +got):\n%s", diff)
 	}
+}
 
 func TestASessionThatOpensAtItsEndIsNotPaintedBeforeIt(t *testing.T) {
 	s, st := pagesServer(t)
