@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -557,6 +558,20 @@ func arriveForever(path, name string) error {
 }
 
 func TestProcessesWhoseLinesArriveAreKilled(t *testing.T) {
+	wanted, kills, entries := 1, 0, int64(0)
+	if n, err := strconv.Atoi(os.Getenv("TIDEMARK_ARRIVAL_KILLS")); err == nil {
+		wanted = n
+	}
+	for kills < wanted { // a store that grew through all of them would take too long to read
+		n, acknowledged := killWhereLinesArrive(t)
+		kills, entries = kills+n, entries+acknowledged
+	}
+	t.Logf("%d kills, %d entries", kills, entries)
+}
+
+// killWhereLinesArrive kills processes of eight writers on a store of its own, and returns
+// how often it did, and how many entries were acknowledged.
+func killWhereLinesArrive(t *testing.T) (kills int, entries int64) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	opened(t, path, &Options{Create: true}).Close()
 	exe, err := os.Executable()
@@ -569,6 +584,7 @@ func TestProcessesWhoseLinesArriveAreKilled(t *testing.T) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		for _, name := range []string{"a", "b"} {
+			kills++
 			cmd := exec.Command(exe)
 			cmd.Env = append(os.Environ(), childArrive+"="+path, childName+"="+name)
 			out, err := cmd.StdoutPipe()
@@ -623,6 +639,10 @@ func TestProcessesWhoseLinesArriveAreKilled(t *testing.T) {
 	if len(acknowledged) < 14 {
 		t.Errorf("lines of %d logs were acknowledged, want 14", len(acknowledged))
 	}
+	for _, n := range acknowledged {
+		entries += n
+	}
+	return kills, entries
 }
 
 // A power cut leaves a beginning of the -wal file. Whichever it is, every line of every
