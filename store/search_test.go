@@ -255,3 +255,34 @@ func TestASearchSaysHowMuchItReads(t *testing.T) {
 		t.Errorf("progress %v", read)
 	}
 }
+
+func TestASessionThatMovedToAnotherProjectIsFoundThereWhole(t *testing.T) {
+	s := indexed()
+	w := titled(t, s, tidemark.Session{Title: "tides", Project: "/alpha", Agent: "mate"}, tidemark.Say(tidemark.User, "an anchor before"))
+	titled(t, s, tidemark.Session{Title: "other", Project: "/alpha", Agent: "mate"}, tidemark.Say(tidemark.User, "an anchor that stays"))
+	if _, err := s.CatchUp(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetOrigin(t.Context(), w.ID(), tidemark.Session{Title: "tides", Project: "/beta", Agent: "bosun"}); err != nil {
+		t.Fatal(err)
+	}
+	add(t, w, tidemark.Say(tidemark.User, "an anchor after"))
+	both := []string{"tides@2 an anchor after", "tides@1 an anchor before"}
+	for _, caught := range []bool{false, true} {
+		if caught {
+			if _, err := s.CatchUp(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for filter, want := range map[[2]string][]string{
+			{"/alpha", ""}: {"other@1 an anchor that stays"}, {"/beta", ""}: both,
+			{"", "mate"}: {"other@1 an anchor that stays"}, {"", "bosun"}: both,
+		} {
+			q := lookFor("anchor")
+			q.Project, q.Agent = filter[0], filter[1]
+			if got := hits(t, s, q); !slices.Equal(got, want) {
+				t.Errorf("caught up %v, in %q: %q, want %q", caught, filter, got, want)
+			}
+		}
+	}
+}

@@ -561,3 +561,26 @@ func (v *View) renew(ctx context.Context, b *tidemark.Batch, seq int64) error {
 	b.Puts = append(b.Puts, r)
 	return err
 }
+
+// renewAll has a batch that changes what a session is filtered by have all its lines
+// indexed again.
+func (s *Store) renewAll(ctx context.Context, b *tidemark.Batch, id tidemark.SessionID) error {
+	if s.index == nil {
+		return nil
+	}
+	var lines []index.Lines
+	var changed []tidemark.ChangedLines
+	for log, err := range s.logsOf(ctx, id) {
+		if err != nil {
+			return err
+		}
+		lines = append(lines, index.Lines{Log: log, From: 1})
+		changed = append(changed, tidemark.ChangedLines{Log: log, From: 1})
+	}
+	if _, scopes := s.audience(); len(scopes) > 0 { // others may have an index of it
+		b.Puts = append(b.Puts, tidemark.NoteUnindexed(id, changed...))
+	}
+	r, err := s.index.Renew(ctx, lines...)
+	b.Puts = append(b.Puts, r)
+	return err
+}

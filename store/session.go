@@ -309,6 +309,11 @@ func (s *Store) SetOrigin(ctx context.Context, id tidemark.SessionID, from tidem
 		from = s.MaskSession(from)
 	}
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		if i.Project != from.Project || i.Agent != from.Agent {
+			if err := s.renewAll(ctx, b, id); err != nil {
+				return err
+			}
+		}
 		i.Tool, i.Extra, i.Agent, i.Model, i.Mode, i.Project = from.Tool, from.Extra, from.Agent, from.Model, from.Mode, from.Project
 		i.CreatedAt = records.Keepable(from.CreatedAt)
 		if i.Title != from.Title {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -436,6 +437,18 @@ func TestWorkersAreSeenLive(t *testing.T) {
 	}
 }
 
+// noise is text of so many bytes that compression leaves most of, as no text of
+// people is: what fills a disk has to be as large when it is encrypted.
+func noise(bytes int) string {
+	text := make([]byte, bytes)
+	for i := range text {
+		if text[i] = 'a' + byte(rand.IntN(26)); i%7 == 6 {
+			text[i] = ' '
+		}
+	}
+	return string(text)
+}
+
 func TestADiskThatFillsUpIsSaidLoudly(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
@@ -450,7 +463,7 @@ func TestADiskThatFillsUpIsSaidLoudly(t *testing.T) {
 	cmd := exec.Command("bash", "-c", `ulimit -f 3000; exec -a tidemark "$@"`, "bash", chat.Path)
 	cmd.Args = append(cmd.Args, chat.Args[1:]...)
 	cmd.Dir, cmd.Env = chat.Dir, chat.Env
-	cmd.Stdin = strings.NewReader("small\n" + strings.Repeat("large ", 1<<20) + "\nnever said\n")
+	cmd.Stdin = strings.NewReader("small\n" + noise(8<<20) + "\nnever said\n")
 	out, err := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != 14 {
 		t.Errorf("exit code %d (%v), want 14:\n%.2000s", code, err, out)

@@ -48,7 +48,7 @@ func deleteOnAFullDisk(t *testing.T, kind string, plain bool) {
 		return string(out)
 	}
 	more := func(what string) string {
-		return fmt.Sprintf(`{"role":"user","content":"%s %s"}`+"\n", what, strings.Repeat(what+" is said here. ", 200))
+		return fmt.Sprintf(`{"role":"user","content":"%s %s"}`+"\n", what, noise(4<<10))
 	}
 	create := []string{"append", "new"}
 	if plain {
