@@ -175,3 +175,49 @@ func TestWhatIsNotKnownIsSortedLast(t *testing.T) {
 		}
 	}
 }
+
+func TestEachTagOfASearchLeadsToWhatItCounts(t *testing.T) {
+	s, st := pagesServer(t)
+	for tags, turns := range map[string]int{"oak": 3, "oak elm": 2} {
+		id := talk(t, st, tidemark.Session{Title: tags}, turns)
+		if err := st.Tag(t.Context(), id, strings.Fields(tags), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type facet struct {
+		Name   string
+		Values []struct {
+			Value, Path string
+			N           int
+			On          bool
+		}
+	}
+	facets := func(path string) (all map[string]facet) {
+		t.Helper()
+		var v struct{ Facets []facet }
+		s.call(t, "reader-a", "GET", strings.Replace(path, "/sessions", "/sessions.json", 1), nil).want(t, 200).into(t, &v)
+		all = make(map[string]facet)
+		for _, f := range v.Facets {
+			all[f.Name] = f
+		}
+		return all
+	}
+	hits := func(path string) (n int) {
+		t.Helper()
+		for _, v := range facets(path)["role"].Values {
+			n += v.N
+		}
+		return n
+	}
+	for _, path := range []string{"/sessions?q=tide", "/sessions?label=elm&q=tide", "/sessions?label=oak&q=tide"} {
+		values := facets(path)["tag"].Values
+		if len(values) == 0 {
+			t.Errorf("%s has no tags", path)
+		}
+		for _, v := range values {
+			if got := hits(v.Path); !v.On && got != v.N {
+				t.Errorf("%s: %s counts %d, and %s has %d", path, v.Value, v.N, v.Path, got)
+			}
+		}
+	}
+}

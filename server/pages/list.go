@@ -423,6 +423,9 @@ func facets(q url.Values, found []store.Facet) []web.FacetView {
 		name := cmp.Or(names[f.Name], f.Name)
 		for _, value := range f.Values {
 			row := web.FacetValue{Value: value.Value, N: value.N, On: q.Get(name) == value.Value}
+			if f.Name == store.FacetTag && q.Get(name) != "" && !row.On {
+				continue // a list is narrowed by one tag: another leads to more than what is counted here
+			}
 			to := maps.Clone(q)
 			to.Del("cursor")
 			if f.Name == store.FacetDay { // a day is a time from it until it
