@@ -25,6 +25,7 @@ func TestTheFirstPageShowsAYearAndEachNumberLeadsToItsList(t *testing.T) {
 	w := s.window(t)
 	w.signsIn("a")
 	// What is watched for this machine is told, and leads to where each folder is listed.
+	w.opens("/")
 	w.until(`document.querySelector('#home a[href="/store#sources"]').innerText === "2 folders of other tools watched" && document.querySelector('#home a.bad[href="/store#sources"]').innerText === "1 fails"`)
 	w.leaves(func() { w.clicks(`#home a[href="/store#sources"]`) })
 	w.sees("tidemark watch (pid 7 on quay)", "/mnt/old/.claude", "its disk may hang")
