@@ -735,9 +735,15 @@
       const read = pane.querySelector("[aria-current]");
       if (sought || !read) return;
       sought = true;
+      seek(read, 3);
+    };
+    // Rows that were never drawn are as high as they may be: once they are drawn, the one
+    // that is read may stand elsewhere.
+    const seek = (read, times) => {
       const at = read.getBoundingClientRect(), seen = pane.getBoundingClientRect();
       // On top of a page the list is below the bar, and ends below the window.
       if (at.bottom > Math.min(seen.bottom, innerHeight) || at.top < seen.top) pane.scrollTop += at.top - seen.top - seen.height / 2;
+      if (times > 1) requestAnimationFrame(() => { if (read.isConnected) seek(read, times - 1); });
     };
     // If it was in sight, it is so when the list is read anew and it has moved.
     const inSight = () => { const read = pane.querySelector("[aria-current]"), at = read && read.getBoundingClientRect(), seen = pane.getBoundingClientRect(); return read && at.bottom > seen.top && at.top < seen.bottom; };
