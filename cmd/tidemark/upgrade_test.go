@@ -337,7 +337,7 @@ func TestStoreSealedByANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Version, r.Body = r.Version+1, []byte(strings.Replace(string(r.Body), `"format":1`, `"format":7`, 1))
+			r.Version, r.Body = r.Version+1, []byte(strings.Replace(string(r.Body), `"format":2`, `"format":7`, 1))
 			r.Sum = r.Checksum()
 			if _, err := b.Commit(t.Context(), tidemark.Batch{ID: tidemark.NewBatchID(), At: r.UpdatedAt, Puts: []tidemark.Record{r}}); err != nil {
 				t.Fatal(err)
@@ -346,7 +346,7 @@ func TestStoreSealedByANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 			before := tree(t, d.dir)
 			for _, args := range [][]string{{"ls"}, {"cat", "one"}, {"append", "one"}, {"rename", "one", "two"}, {"verify"}, {"doctor"}, {"gc"}, {"key", "show"}, {"key", "rotate"}, {"serve", "--addr", "127.0.0.1:0"}} {
 				_, said, code := d.run(`{"role":"user","content":"more"}`, args...)
-				if code == 0 || !strings.Contains(said, "has format 7, made by a newer program; this one knows format 1") {
+				if code == 0 || !strings.Contains(said, "has format 7, made by a newer program; this one knows format 2") {
 					t.Errorf("tidemark %s: exit %d: %s", strings.Join(args, " "), code, said)
 				}
 			}
