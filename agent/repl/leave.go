@@ -42,11 +42,12 @@ type waysOut struct {
 	leave            context.CancelCauseFunc
 	hurry            context.CancelFunc
 
-	mu      sync.Mutex
-	stop    context.CancelFunc // stops what is in progress; nil: nothing is
-	stopped bool               // the person stopped something, and has said nothing since
-	warned  bool               // they pressed Ctrl-C at an idle prompt, and have said nothing since
-	by      os.Signal          // the first signal that asked to leave; it decides the exit code
+	mu       sync.Mutex
+	stop     context.CancelFunc // stops what is in progress; nil: nothing is
+	stopped  bool               // the person stopped something, and has said nothing since
+	warned   bool               // they pressed Ctrl-C at an idle prompt, and have said nothing since
+	overtook time.Time          // when the second of two Ctrl-C came without a first before it
+	by       os.Signal          // the first signal that asked to leave; it decides the exit code
 }
 
 // Stopped is the end of a conversation by a signal, or by Ctrl-C. Everything
@@ -132,12 +133,22 @@ func (x *waysOut) idle() bool {
 func (x *waysOut) confirmed(again bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.stop != nil || x.staying.Err() != nil || x.warned && again {
+	switch {
+	case x.stop != nil || x.staying.Err() != nil || x.warned && again:
 		return true
+	case !again && time.Since(x.overtook) < overtaken:
+		return true
+	case again:
+		// Where nobody reads keys, each is told by a goroutine of its own: the first
+		// may come behind this one.
+		x.overtook = time.Now()
 	}
 	x.warned = true
 	return false
 }
+
+// overtaken is how long the first of two Ctrl-C may come behind the second.
+const overtaken = 500 * time.Millisecond
 
 // wish records a request to leave, by a signal or, when that is nil, by Ctrl-D
 // or a command. It reports whether the program has to end now: because this

@@ -36,3 +36,11 @@ func TestCtrlCAfterTheAnswerIsNotSwallowed(t *testing.T) {
 		t.Error("the second Ctrl-C after one that stopped a turn had to wait")
 	}
 }
+
+// TestTheSecondCtrlCMayComeBeforeTheFirst: each is told by a goroutine of its own.
+func TestTheSecondCtrlCMayComeBeforeTheFirst(t *testing.T) {
+	x := newWaysOut()
+	if x.confirmed(true) || !x.confirmed(false) {
+		t.Error("two of them did not leave")
+	}
+}

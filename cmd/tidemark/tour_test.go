@@ -262,7 +262,7 @@ func TestTheTourWaitsForAKeyAndEndsInAChat(t *testing.T) {
 			on.types("Thank you.\r")
 			on.shows(`You said: "Thank you."`)
 			on.types("\x04")
-			if code := on.ends(); code != 0 {
+			if code := on.endsAtAll(); code != 0 {
 				t.Errorf("exit code %d:\n%s", code, on.term.String())
 			}
 			if shown := strings.Join(strings.Fields(on.term.String()), " "); !strings.Contains(shown, "Session saved:") || !strings.Contains(shown, "is removed,") {
@@ -314,7 +314,7 @@ func TestLeavingTheTourAnywhereLeavesNothing(t *testing.T) {
 			c := newTourists(t)
 			on := c.onTerminal(80)
 			way.leave(on)
-			if code := on.ends(); code != way.code {
+			if code := on.endsAtAll(); code != way.code {
 				t.Errorf("exit code %d, want %d:\n%s", code, way.code, on.term.String())
 			}
 			c.nothingIsLeft()
