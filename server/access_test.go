@@ -95,11 +95,12 @@ func TestWhoLosesWhatTheyMayLosesTheirStreamsWithTheChange(t *testing.T) {
 				}
 			})
 			session := newSession(t, s, wA, "tides", "hello")
-			answer := make(chan string, 1)
+			answer, begun := make(chan string, 1), make(chan struct{})
 			ctx, stop := context.WithCancel(t.Context())
 			r := c.open(t, s, wA, session).WithContext(ctx)
 			go func() {
 				res, err := http.DefaultClient.Do(r)
+				close(begun)
 				if err != nil {
 					answer <- err.Error()
 					return
@@ -109,6 +110,9 @@ func TestWhoLosesWhatTheyMayLosesTheirStreamsWithTheChange(t *testing.T) {
 				answer <- string(b)
 			}()
 			eventually(t, "it waits", s.access.Waiting)
+			if c.changed == "event: bye" {
+				<-begun // before, it would be told as an error
+			}
 			auth.change(wA, f)
 			s.access.Changed()
 			want := c.changed
