@@ -135,7 +135,7 @@ soak: deps ## random histories against the model, SOAKCHECKS (10000) each, what 
 	@grep -rlE --include='*_test.go' '^\s+"(pgregory.net/rapid|.*/backend/backendtest)"$$' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 		$(GO) test -count=1 -timeout=0 ./$$dir -args -rapid.checks=$(SOAKCHECKS) </dev/null; \
 	done
-	TIDEMARK_EVERY_CASE=1 $(GO) test -count=1 -timeout=0 -run '^(TestScripts|TestEveryPageFitsAndIsAccessible)$$' ./cmd/tidemark ./server
+	TIDEMARK_EVERY_CASE=1 $(GO) test -count=1 -timeout=0 -run '^(TestScripts|TestEveryPageFitsAndIsAccessible|TestBackendWhoseLinesArriveFirst)$$' ./cmd/tidemark ./server ./backend/sqlite
 	TIDEMARK_PLACE_TRIALS=300 $(GO) test -count=1 -timeout=0 -v -run '^TestHistoriesConvergeByEveryKindOfPlace$$' ./transfer/sync
 	TIDEMARK_DAY_FILES=50000 TIDEMARK_WATCH_KILLS=300 $(GO) test -count=1 -timeout=0 -run 'ADayOfTenTools|AKilledWatcher' ./transfer/watch
 	@$(MAKE) failover
