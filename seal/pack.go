@@ -19,7 +19,7 @@ const (
 
 // packs reports whether the store may hold compressed bodies. One that an
 // earlier program made stays as that program can read it.
-func (r *ring) packs() bool { return r.header != nil && r.header.Format >= packingFormat }
+func (r *ring) packs() bool { return r.header.Format >= packingFormat }
 
 var (
 	packer = sync.OnceValue(func() *zstd.Encoder {
