@@ -18,7 +18,7 @@ const foreign = `(() => {
 	if (window.__pwned) found.push("a script ran");
 	for (const e of document.querySelectorAll("iframe,frame,object,embed,base,math,template,video,audio,portal,style,meta[http-equiv]"))
 		if (!e.matches("template#older, template#newer, template#acts") || e.closest("[data-part], #drafts")) found.push(e.outerHTML.slice(0, 80));
-	for (const e of document.querySelectorAll("script,link,img"))
+	for (const e of document.querySelectorAll("script:not(head > script[data-then]:first-of-type),link,img"))
 		if (!(e.matches("dialog#lightbox > img:not([src])") && !e.closest("[data-part], #drafts")) && !(e.src || e.href || "").startsWith(location.origin + "/assets/") && !(e.tagName === "IMG" && e.src.startsWith("data:image/"))) found.push(e.outerHTML.slice(0, 80));
 	for (const e of document.querySelectorAll("form"))
 		if (!e.action.startsWith(location.origin + "/")) found.push(e.outerHTML.slice(0, 80));

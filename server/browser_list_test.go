@@ -162,7 +162,7 @@ func TestAllThatMatchAreChosenAtOnce(t *testing.T) {
 		t.Error("all that match are offered to who chose one")
 	}
 	w.clicks(`[data-all=id]`)
-	w.until(`document.getElementById("bulk").innerText.includes("40 chosen")`)
+	w.until(`document.getElementById("bulk").innerText.includes("30 chosen")`)
 	w.clicks(`#bulk [value=every]`)
 	w.until(`document.getElementById("bulk").innerText.includes("45 chosen")`)
 

@@ -160,12 +160,12 @@ func TestTheListTellsHowSessionsEnded(t *testing.T) {
 
 func TestTheListGoesOnByCursorAndKeepsItsScope(t *testing.T) {
 	s, st := pagesServer(t)
-	for n := range 40 + 5 {
+	for n := range 30 + 5 {
 		talk(t, st, tidemark.Session{Title: fmt.Sprintf("number %d.", n), Project: "/p"}, 1)
 	}
 	var first, second web.SessionsView
 	s.call(t, "reader-a", "GET", "/sessions.json?project=/p", nil).want(t, 200).into(t, &first)
-	if len(first.Sessions) != 40 || first.Older == "" || !strings.Contains(first.Older, "project=%2Fp") {
+	if len(first.Sessions) != 30 || first.Older == "" || !strings.Contains(first.Older, "project=%2Fp") {
 		t.Fatalf("%d rows, older %q", len(first.Sessions), first.Older)
 	}
 	path, query, _ := strings.Cut(first.Older, "?")

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// listRows is how many sessions a page lists: a few screens.
-	listRows = 40
+	// listRows is how many sessions a page lists: two screens.
+	listRows = 30
 	// listHits bounds the results of a search on a page, and shownHits those of
 	// one session.
 	listHits  = 60

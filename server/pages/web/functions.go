@@ -17,6 +17,7 @@ var functions = template.FuncMap{
 	"text":    text,
 	"costs":   costRange,
 	"asset":   assetPath,
+	"start":   func() template.JS { return template.JS(start) },
 	"short":   short,
 	"age":     age,
 	"stamp":   stamp,

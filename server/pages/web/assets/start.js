@@ -2,8 +2,8 @@
 // a browser about as long as to paint what was asked for, and uses the same processors.
 // A page that nobody looks at is not painted, and does not wait for it.
 //
-// This file is small, and not deferred: a browser reads the page on when it has the
-// style, and never lays out what it could not show.
+// It is in the page, after the style: a browser reads the page on when it has the style,
+// and never lays out what it could not show.
 (() => {
   "use strict";
   const script = document.createElement("script"), most = 3000;
