@@ -166,34 +166,46 @@ func word(s []byte) string {
 }
 
 // escapedText reads the rest of a string that begins with front and continues
-// with an escape. It finds the end first, to allocate once.
+// with an escape. Most are short, and are put together on the stack; of longer ones
+// the end is found first, to allocate once.
 func (p *parser) escapedText(to *string, front []byte) bool {
+	var room [512]byte
+	s := room[:0]
 	end := p.closingQuote()
 	if end < 0 {
 		return false
 	}
-	var s strings.Builder
-	s.Grow(len(front) + end - p.i)
-	s.Write(front)
+	if n := len(front) + end - p.i; n > len(room) {
+		s = make([]byte, 0, n)
+	}
+	s = append(s, front...)
 	for p.i < end {
-		if p.b[p.i] == '\\' {
-			r, ok := p.escape()
-			if !ok {
-				return false
+		if p.b[p.i] != '\\' {
+			n := readable(p.b[p.i:end])
+			if n == 0 {
+				return false // a control character, or not UTF-8
 			}
-			s.WriteRune(r)
+			s = append(s, p.b[p.i:p.i+n]...)
+			p.i += n
 			continue
 		}
-		n := readable(p.b[p.i:end])
-		if n == 0 {
-			return false // a control character, or not UTF-8
+		if c := short[p.b[p.i+1]]; c != 0 {
+			s = append(s, c)
+			p.i += 2
+			continue
 		}
-		s.Write(p.b[p.i : p.i+n])
-		p.i += n
+		r, ok := p.unicodeEscape()
+		if !ok {
+			return false
+		}
+		s = utf8.AppendRune(s, r)
 	}
-	*to = s.String()
+	*to = string(s)
 	return p.eat('"')
 }
+
+// short is what an escape of one letter stands for, by its letter.
+var short = [256]byte{'"': '"', '\\': '\\', '/': '/', 'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f'}
 
 // closingQuote returns where the string that the parser is in ends, or -1. A
 // quote is escaped when an odd number of backslashes precede it.
@@ -214,31 +226,15 @@ func (p *parser) closingQuote() int {
 	}
 }
 
-// escape reads one escape. Halves of surrogate pairs are left to encoding/json.
-func (p *parser) escape() (rune, bool) {
-	if p.i+1 >= len(p.b) {
+// unicodeEscape reads an escape with the number of a character. Halves of surrogate
+// pairs are left to encoding/json.
+func (p *parser) unicodeEscape() (rune, bool) {
+	if p.b[p.i+1] != 'u' {
 		return 0, false
 	}
-	c := p.b[p.i+1]
 	p.i += 2
-	switch c {
-	case '"', '\\', '/':
-		return rune(c), true
-	case 'n':
-		return '\n', true
-	case 't':
-		return '\t', true
-	case 'r':
-		return '\r', true
-	case 'b':
-		return '\b', true
-	case 'f':
-		return '\f', true
-	case 'u':
-		r, ok := p.hex4()
-		return r, ok && (r < 0xd800 || r > 0xdfff)
-	}
-	return 0, false
+	r, ok := p.hex4()
+	return r, ok && (r < 0xd800 || r > 0xdfff)
 }
 
 func (p *parser) hex4() (r rune, ok bool) {

@@ -35,7 +35,9 @@ func infoOf(r tidemark.Record) (Info, error) {
 	}
 	i := Info{Owner: r.Owner, State: r.State, UpdatedAt: r.Touched(), version: r.Version,
 		Messages: r.Head.Position.Depth, Nodes: r.Head.Position.Nodes, Entries: r.Head.Length, depth: r.Head.Position.Depth}
-	if err := records.Decode(r, &i.Session); err != nil {
+	if known, ok := tidemark.ParseSession(r.Body); ok {
+		i.Session = known
+	} else if err := records.Decode(r, &i.Session); err != nil {
 		i.ID = tidemark.SessionID(r.ID)
 		return i, err
 	}

@@ -287,8 +287,10 @@ func (v *View) entryOf(seg segment, l tidemark.Line, err error) (tidemark.Entry,
 	if e.Draft {
 		return e, nil // notes are about entries that are kept
 	}
-	e = seg.marks.charge(e)
-	if !v.unmasked {
+	if len(seg.marks.costs) > 0 {
+		e = seg.marks.charge(e)
+	}
+	if !v.unmasked && (seg.marks.lost || len(seg.marks.bySeq) > 0) {
 		e = seg.marks.apply(v.s, e)
 	}
 	return e, nil

@@ -174,7 +174,7 @@ func scanLine(b []byte, l *line) bool {
 	if !ok {
 		return false
 	}
-	l.Kind = reuse(kind, t)
+	l.Kind = kindOf(kind, t)
 	if s.literal(`,"key":"`) {
 		if t, ok = s.text(); !ok || len(t) == 0 {
 			return false
@@ -249,6 +249,19 @@ func reuse(last string, text []byte) string {
 		return last
 	}
 	return string(text)
+}
+
+// kindOf is reuse for a kind: who speaks alternates from line to line.
+func kindOf(last string, text []byte) string {
+	switch string(text) {
+	case string(tidemark.User):
+		return string(tidemark.User)
+	case string(tidemark.Assistant):
+		return string(tidemark.Assistant)
+	case string(tidemark.Tool):
+		return string(tidemark.Tool)
+	}
+	return reuse(last, text)
 }
 
 // unmarshalLine reads a line in any form that JSON allows, as an editor or

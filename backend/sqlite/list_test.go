@@ -282,3 +282,83 @@ func TestAListingByPrefixReadsNothingElse(t *testing.T) {
 		t.Errorf("at the end: %v", got)
 	}
 }
+
+// Records that were found are read several at once: in the order in which they were
+// found, without those that were deleted meanwhile, and each by its key.
+func TestAListingReadsWhatIsLeftOfTheRecordsItFound(t *testing.T) {
+	b := made(t)
+	var refs []ref
+	var want []string
+	for i := range 40 {
+		id := fmt.Sprint("j", (i*7)%40)
+		refs = append(refs, ref{id: id})
+		keep(t, b, tidemark.Batch{Puts: []tidemark.Record{record(key("job", id), 1, `{}`)}})
+		if i%3 == 0 || i > 30 {
+			keep(t, b, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: key("job", id), Version: 1}}})
+		} else {
+			want = append(want, id)
+		}
+	}
+	err := b.readers.read(t.Context(), func(c *conn) error {
+		l := lister{q: tidemark.Query{Kind: "job"}, left: 1000, refs: refs, begun: true}
+		if err := l.next(c); err != nil {
+			return err
+		}
+		var got []string
+		for _, f := range l.found {
+			if f.err != nil {
+				return f.err
+			}
+			got = append(got, f.record.ID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || !l.done {
+			t.Errorf("done %t, read (-want +got):\n%s", l.done, diff)
+		}
+		found := 0
+		err := c.do("EXPLAIN QUERY PLAN "+sqlSome, nil, func(s *stmt) {
+			switch step := s.text(3); {
+			case strings.HasPrefix(step, "SEARCH r USING PRIMARY KEY (kind=? AND id=?)"), strings.HasPrefix(step, "SEARCH l USING INDEX"):
+				found++
+			case strings.Contains(step, " r ") || strings.Contains(step, " l "):
+				t.Errorf("%s\n%s", sqlSome, step)
+			}
+		})
+		if found != 2 {
+			t.Errorf("%d of 2 tables are searched by a key", found)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Small bodies of a page share memory: what is added behind one of them must not
+// reach the next.
+func TestBodiesOfAPageDoNotReachEachOther(t *testing.T) {
+	b := made(t)
+	k := key("session", "s")
+	var lines []tidemark.Line
+	for i := range 20 {
+		lines = append(lines, line(k, int64(i+1), []string{"user", "assistant", "tool", "system", "other"}[i%5], fmt.Sprintf(`{"n":%d,"text":%q}`, i, strings.Repeat("x", i*40))))
+	}
+	keep(t, b, tidemark.Batch{Appends: []tidemark.Append{{Log: k, Lines: lines}}})
+	var got []tidemark.Line
+	for l, err := range b.Lines(t.Context(), k) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, l)
+	}
+	if len(got) != len(lines) {
+		t.Fatalf("%d lines, want %d", len(got), len(lines))
+	}
+	for _, l := range got {
+		_ = append(l.Body, "something else that is longer than a word"...)
+	}
+	for i, l := range got {
+		if string(l.Body) != string(lines[i].Body) || l.Kind != lines[i].Kind {
+			t.Errorf("line %d is %s %s", i+1, l.Kind, l.Body)
+		}
+	}
+}

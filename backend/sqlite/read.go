@@ -173,7 +173,7 @@ func (p *pager) page(c *conn, number int64) error {
 	if p.found == nil {
 		p.found = make([]found, 0, to-from+1)
 	}
-	sc := &scanner{log: p.log}
+	sc := &scanner{log: p.log, rows: int(to - from + 1)}
 	elsewhere := absent{sc: sc, number: number}
 	missing := func(until int64) error {
 		for ; want != until; want += step {

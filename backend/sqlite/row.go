@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -144,25 +145,62 @@ func scanRecord(s *stmt, key tidemark.Key) (tidemark.Record, error) {
 }
 
 // scanner reads the rows of one page. Lines of one batch share its id, and there
-// are few kinds, so both strings are allocated once.
+// are few kinds, so these strings are allocated once; small bodies share memory.
 type scanner struct {
-	log         tidemark.Key
-	kind, batch string
+	log   tidemark.Key
+	kinds [4]string // the newest ones first
+	batch string
+	rows  int    // how many may still come
+	chunk []byte // memory for the next bodies
+}
+
+// kind returns a text that many rows have.
+func (sc *scanner) kind(v []byte) string {
+	for i, kind := range sc.kinds {
+		if kind == string(v) {
+			return sc.kinds[i]
+		}
+	}
+	copy(sc.kinds[1:], sc.kinds[:])
+	sc.kinds[0] = string(v)
+	return sc.kinds[0]
+}
+
+// Bodies up to smallBody bytes are kept in chunks of at most chunkBytes, which is as
+// much as somebody keeps who keeps one of them.
+const (
+	smallBody  = 512
+	chunkBytes = 4 << 10
+)
+
+// keep returns a copy of v; an empty value is nil.
+func (sc *scanner) keep(v []byte) []byte {
+	n := len(v)
+	if n > cap(sc.chunk) {
+		if n > smallBody || sc.rows <= 1 {
+			return slices.Clone(v)
+		}
+		sc.chunk = make([]byte, 0, max(n, min(chunkBytes, n*sc.rows)))
+	}
+	if n == 0 {
+		return nil
+	}
+	kept := append(sc.chunk[:0:n], v...)
+	sc.chunk = sc.chunk[n:n:cap(sc.chunk)]
+	return kept
 }
 
 func (sc *scanner) line(s *stmt) (l tidemark.Line, err error) {
 	id := s.int(0)
 	l.Seq = id & maxSeq
-	if v := s.view(1); string(v) != sc.kind {
-		sc.kind = string(v)
-	}
 	if v := s.view(9); string(v) != sc.batch {
 		sc.batch = string(v)
 	}
-	l.Kind, l.Batch = sc.kind, sc.batch
+	l.Kind, l.Batch = sc.kind(s.view(1)), sc.batch
 	l.Key, l.At = s.text(2), timeOf(s.int(3))
 	l.Position = tidemark.Position{Parent: s.int(4), Depth: s.int(5), Nodes: s.int(6), Turn: s.int(7)}
-	l.Chain, l.Body = s.bytes(8), s.bytes(11)
+	l.Chain, l.Body = sc.keep(s.view(8)), sc.keep(s.view(11))
+	sc.rows--
 	sum := s.int(10)
 	if l.Sum = uint32(sum); sum != int64(l.Sum) || l.Sum != l.Checksum(sc.log) {
 		return tidemark.Line{Seq: l.Seq}, sc.damage(id, "the line does not match its sum")
