@@ -81,9 +81,7 @@ func withoutTrims(t *testing.T, db *pgtest.Database) {
 // functions that append are as they were.
 func withOneIndexOfIDs(t *testing.T, db *pgtest.Database) {
 	t.Helper()
-	tell(t, db.Owner, `create unique index log_id on tidemark.log (log, tenant, owner)`, `drop index tidemark.log_named`,
-		`alter policy granted on tidemark.log using (scope = any ((select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]))`,
-		`drop function tidemark.is_granted`)
+	tell(t, db.Owner, `create unique index log_id on tidemark.log (log, tenant, owner)`, `drop index tidemark.log_named`)
 	asMigrated(t, db, "00012_light.sql")
 	tell(t, db.Owner, `delete from tidemark.goose_db_version where version_id = 13`)
 }

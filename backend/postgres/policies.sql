@@ -52,7 +52,8 @@ create policy own on tidemark.share using (owner = (select tidemark.setting_id('
 create policy granted on tidemark.record for select using (case when kind in ('index', 'segment', 'unindexed') then owner else scope end = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
 create policy granted on tidemark.log for select using ((scope is not null or kind = 'segment')
-  and tidemark.is_granted(case kind when 'segment' then owner else scope end));
+  and case kind when 'segment' then owner else scope end::text = any (
+    string_to_array(btrim(current_setting('tidemark.workspaces', true), '{}'), ',') || current_setting('tidemark.tenant', true)));
 create policy granted on tidemark.share for select using (scope = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
 

@@ -1,7 +1,6 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- Appends that find their log by its name, whatever the planner believes, and policies that
--- make less ready. The functions are called as before, nothing is rewritten, and servers of
+-- Appends that find their log by its name, whatever the planner believes. The functions are called as before, nothing is rewritten, and servers of
 -- versions 8 to 12 go on. Each statement works while others read and write, and can be run
 -- again: a migration that was killed goes on where it was.
 
@@ -11,17 +10,6 @@
 drop index concurrently if exists tidemark.log_named;
 create unique index concurrently log_named on tidemark.log (log, tenant, owner) where log is not null;
 drop index concurrently if exists tidemark.log_id;
-
--- Whether what is shared with a scope is for the asker: for the policy of log. The sum of
--- its parts would be made ready by each statement that changes a row, also of a session
--- that nobody shares.
--- +goose StatementBegin
-create or replace function tidemark.is_granted(scope uuid) returns boolean
-language plpgsql stable as $$
-begin
-  return scope::text = any (string_to_array(btrim(current_setting('tidemark.workspaces', true), '{}'), ',') || current_setting('tidemark.tenant', true));
-end $$;
--- +goose StatementEnd
 
 -- The appends, as in version 12 but for how a list of logs is found, and with fewer statements.
 -- +goose StatementBegin
