@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -21,9 +22,19 @@ const (
 	groupBytes   = 16 << 20
 )
 
-// lanes is how many transactions of one queue may run at once in this process. With two, one is prepared while the other keeps the database busy;
-// more make smaller groups.
+// lanes is how many transactions of one queue may run at once in this process: two, so
+// that the second of few writers does not wait for the first. Beside a crowd, what arrives
+// is another group rather than another transaction: see writer.opens. What a transaction
+// costs whatever it carries is most of what a small one costs.
 const lanes = 2
+
+// slowGroup is when a transaction keeps nobody waiting any longer: it may be waiting for
+// a lock itself.
+const slowGroup = 200 * time.Millisecond
+
+// idleYields is after how many turns of others that brought nothing the next group is
+// taken to be complete.
+const idleYields = 4
 
 // A transaction that conflicts with others is retried, after a pause that grows.
 const (
@@ -44,8 +55,11 @@ type writer struct {
 
 	mu      sync.Mutex
 	queue   []*pending
-	running int // active lanes
-	uses    int // guarded by the database's lock
+	running int       // active lanes
+	flying  int       // batches that lanes carry out
+	gathers bool      // a lane is about to take what waits
+	began   time.Time // when the last group was taken
+	uses    int       // guarded by the database's lock
 }
 
 // pending is a batch that waits for its answer.
@@ -180,36 +194,83 @@ func (db *Database) letGo(w *writer) {
 	}
 }
 
-// add puts a batch in the queue, and reports whether a lane is free, which the caller
-// is to lead.
+// add puts a batch in the queue, and reports whether the caller is to lead a lane.
 func (w *writer) add(p *pending) (leads bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = append(w.queue, p)
-	if leads = w.running < lanes; leads {
+	if leads = w.running < lanes && w.opens(); leads {
 		w.running++
 	}
 	return leads
+}
+
+// opens reports whether what waits is worth a transaction beside those that run: it is as
+// much as they carry, or they take long. The caller has w.mu.
+func (w *writer) opens() bool {
+	return w.running == 0 || !w.gathers && (len(w.queue) >= w.flying || time.Since(w.began) > slowGroup)
 }
 
 // lead carries out the first group of a lane, which mostly is the caller's own batch
 // alone, without waking anybody for it. What has queued up by then is not the
 // caller's to wait for.
 func (w *writer) lead() {
-	w.answer(w.take())
-	if w.more() {
-		go w.run()
+	if n := w.carry(); n > 1 || w.more(n) {
+		go w.run(n)
 	}
 }
 
-// more reports whether a batch waits; when none does, the lane ends.
-func (w *writer) more() bool {
+// run is a lane, after a group of n batches: it carries out groups until it ends.
+func (w *writer) run(n int) {
+	if n <= 1 { // whose end is noted
+		n = w.carry()
+	}
+	for {
+		if n > 1 {
+			w.gather()
+		}
+		if !w.more(n) {
+			return
+		}
+		n = w.carry()
+	}
+}
+
+// carry carries out the next group, and returns how many batches it had.
+func (w *writer) carry() int {
+	group := w.take()
+	w.answer(group)
+	return len(group)
+}
+
+// more ends a group of n batches, and reports whether the lane takes another. It ends when
+// nothing waits, or what waits is better taken with what another lane has.
+func (w *writer) more(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.queue) == 0 {
-		w.running--
+	w.gathers = false
+	w.flying -= n
+	w.running--
+	if len(w.queue) == 0 || !w.opens() {
+		return false
 	}
-	return len(w.queue) > 0
+	w.running++
+	return true
+}
+
+// gather lets those who were just answered come back with their next batch, as long as
+// anybody does: nobody waits for a clock.
+func (w *writer) gather() {
+	for had, same := -1, 0; same < idleYields; runtime.Gosched() {
+		w.mu.Lock()
+		w.gathers = true
+		n := len(w.queue)
+		w.mu.Unlock()
+		if n != had {
+			had, same = n, -1
+		}
+		same++
+	}
 }
 
 // answer carries out a group and tells who waits for it.
@@ -232,16 +293,6 @@ func (w *writer) withdraw(p *pending) bool {
 		w.queue = slices.Delete(w.queue, i, i+1)
 	}
 	return i >= 0
-}
-
-// run is a lane: it carries out groups until the queue is empty.
-func (w *writer) run() {
-	for {
-		w.answer(w.take())
-		if !w.more() {
-			return
-		}
-	}
 }
 
 // take returns the batches of the next group; it may be empty when the other lane took
@@ -267,6 +318,7 @@ func (w *writer) take() (group []*pending) {
 		group = append(group, p)
 		return true
 	})
+	w.flying, w.began = w.flying+len(group), time.Now()
 	return group
 }
 

@@ -288,3 +288,60 @@ func TestEveryAppendLooksWhereItsTenantIs(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatArrivesBesideACrowdIsOneGroup has the second of few writers begin at once, and
+// what comes while a large group is carried out wait until it is as large, or that one slow.
+func TestWhatArrivesBesideACrowdIsOneGroup(t *testing.T) {
+	w := &writer{}
+	arrive := func(n int) (leads int) {
+		for range n {
+			log := key("session", idText(newLogID()))
+			if w.add(&pending{batch: &tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, 2, "user", "{}")}}}}}) {
+				leads++
+			}
+		}
+		return leads
+	}
+	carries := func(want int) {
+		t.Helper()
+		if got := len(w.take()); got != want {
+			t.Fatalf("a group of %d, want %d", got, want)
+		}
+	}
+	leads := func(want, got int) {
+		t.Helper()
+		if got != want {
+			t.Fatalf("%d of them lead a lane, want %d", got, want)
+		}
+	}
+	goesOn := func(want bool, n int) {
+		t.Helper()
+		if got := w.more(n); got != want {
+			t.Fatalf("after a group of %d the lane goes on: %v, want %v", n, got, want)
+		}
+	}
+	leads(1, arrive(1))
+	carries(1)
+	leads(1, arrive(1)) // beside one
+	carries(1)
+	leads(0, arrive(10))
+	goesOn(true, 1)
+	carries(10)
+	leads(0, arrive(9))
+	goesOn(false, 1)    // the lane with ten takes those, too
+	leads(1, arrive(1)) // ten beside ten
+	carries(10)
+	leads(0, arrive(3))
+	goesOn(false, 10)
+	goesOn(true, 10) // nobody else would
+	carries(3)
+	leads(0, arrive(2))
+	w.began = w.began.Add(-2 * slowGroup)
+	leads(1, arrive(1))
+	carries(3)
+	goesOn(false, 3)
+	goesOn(false, 3)
+	if w.running != 0 || w.flying != 0 {
+		t.Errorf("%d lanes carry %d batches when all is done", w.running, w.flying)
+	}
+}

@@ -77,10 +77,32 @@ func withoutTrims(t *testing.T, db *pgtest.Database) {
 		`delete from tidemark.goose_db_version where version_id = 9`)
 }
 
+// withOneIndexOfIDs takes version 13 back: any statement may take the index of ids, and the
+// functions that append are as they were.
+func withOneIndexOfIDs(t *testing.T, db *pgtest.Database) {
+	t.Helper()
+	tell(t, db.Owner, `create unique index log_id on tidemark.log (log, tenant, owner)`, `drop index tidemark.log_named`)
+	asMigrated(t, db, "00012_light.sql")
+	tell(t, db.Owner, `delete from tidemark.goose_db_version where version_id = 13`)
+}
+
+// asMigrated makes the functions of a migration anew.
+func asMigrated(t *testing.T, db *pgtest.Database, name string) {
+	t.Helper()
+	text, err := migrations.ReadFile("migrations/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range strings.Split(string(text), "-- +goose StatementBegin")[1:] {
+		tell(t, db.Owner, strings.Split(made, "-- +goose StatementEnd")[0])
+	}
+}
+
 // withHeavyAppends takes version 12 back: the functions that append and the conditions of
 // triggers and policies are as they were.
 func withHeavyAppends(t *testing.T, db *pgtest.Database) {
 	t.Helper()
+	withOneIndexOfIDs(t, db)
 	for _, table := range []string{"record", "log", "line", "share", "act"} {
 		tell(t, db.Owner, `create or replace trigger check_home before insert or update or delete on tidemark.`+table+`
   for each statement when (current_setting('tidemark.home', true) is distinct from current_setting('tidemark.tenant', true)) execute function tidemark.check_home()`)
@@ -92,13 +114,7 @@ func withHeavyAppends(t *testing.T, db *pgtest.Database) {
 		`alter policy grows on tidemark.log with check (kind = 'session' and lease is not null and owner = any ((select tidemark.setting_ids('tidemark.users'))::uuid[]) and (scope is null or `+shared+`))`,
 		`drop function tidemark.is_unchecked, tidemark.is_shared, tidemark.otherwise`)
 	for _, name := range []string{"00007_index.sql", "00008_groups.sql", "00009_trim.sql"} {
-		text, err := migrations.ReadFile("migrations/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, made := range strings.Split(string(text), "-- +goose StatementBegin")[1:] {
-			tell(t, db.Owner, strings.Split(made, "-- +goose StatementEnd")[0])
-		}
+		asMigrated(t, db, name)
 	}
 	tell(t, db.Owner, `delete from tidemark.goose_db_version where version_id = 12`)
 }

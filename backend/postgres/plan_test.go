@@ -443,10 +443,10 @@ func hotStatements(t *testing.T, e *explaining) {
 			}
 			return 0
 		}, 0},
-		{"blocks of the index of a scope", 3, "line_pkey log_id log_pkey", func(t *testing.T) int {
+		{"blocks of the index of a scope", 3, "line_pkey log_named log_pkey", func(t *testing.T) int {
 			return count(t, scope.Lines(ctx, segment, tidemark.Span{From: 3, To: 3}, tidemark.Span{From: 77, To: 79}))
 		}, 4},
-		{"lines of another's session", 50, "line_pkey log_id log_pkey record_pkey share_session", func(t *testing.T) int {
+		{"lines of another's session", 50, "line_pkey log_named log_pkey record_pkey share_session", func(t *testing.T) int {
 			return count(t, mate.Lines(ctx, shared.key("session"), tidemark.Span{Newest: 50}))
 		}, 50},
 		{"notes of a scope", 100, "log_pkey record_pkey", func(t *testing.T) int {
@@ -488,6 +488,80 @@ func hotStatements(t *testing.T, e *explaining) {
 	}
 }
 
+// TestALogIsFoundByItsNameHoweverSmallTheTableWas has plans made while the statistics say
+// that there are next to no logs, where each index looks as good as the other: such a plan
+// stays until the next ANALYZE, however many logs there are by then.
+func TestALogIsFoundByItsNameHoweverSmallTheTableWas(t *testing.T) {
+	made := ready(t, Migration{})
+	db := connected(t, made.Server, nil)
+	mine, others := db.For(ada), db.For(tidemark.TenantOf("acme", "bob"))
+	seqs := make(map[tidemark.Key]int64)
+	session := func(b *Backend) tidemark.Key {
+		log := key("session", idText(newLogID()))
+		seqs[log] = 1
+		keep(t, b, tidemark.Batch{Puts: []tidemark.Record{record(log, 1, "{}"), record(key("lease", log.ID), 1, "{}")},
+			Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, 1, "user", "{}")}}}})
+		return log
+	}
+	logs, theirs := []tidemark.Key{session(mine)}, []tidemark.Key(nil)
+	tell(t, made.Super, `vacuum analyze tidemark.log`)
+	for range 4 {
+		logs, theirs = append(logs, session(mine)), append(theirs, session(others))
+	}
+	goOn := func(b *Backend, logs ...tidemark.Key) (group []*pending) {
+		for _, log := range logs {
+			seqs[log]++
+			batch := &tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now(), Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, seqs[log], "user", "{}")}}},
+				Require: []tidemark.Precondition{{Key: log, Version: 1}, {Key: key("lease", log.ID), Version: 1}}}
+			group = append(group, &pending{who: b.who, batch: batch, done: make(chan struct{})})
+		}
+		return group
+	}
+	explain(t, made)
+	for _, how := range []Pooler{Direct, Pooled} {
+		e := newExplaining(t, made, how)
+		w := &writer{db: e.db}
+		for _, c := range []struct {
+			function string
+			group    func() []*pending
+		}{
+			{"append_leased", func() []*pending { return goOn(mine, logs...) }}, // looks for the leases
+			{"append_leased", func() []*pending { return goOn(others, theirs...) }},
+			{"append_leased", func() []*pending { return goOn(mine, logs...) }}, // knows them
+			{"append_one", func() []*pending { return goOn(mine, logs[0]) }},
+			{"append_many", func() []*pending { return append(goOn(mine, logs...), goOn(others, theirs...)...) }},
+		} {
+			e.take(t)
+			if _, err := w.transact(c.group()); err != nil {
+				t.Fatalf("%s: %v", c.function, err)
+			}
+			found := 0
+			for _, x := range e.take(t) {
+				for _, n := range x.Plan.of("log") {
+					found++
+					if n.Index != "log_pkey" || !strings.Contains(n.Cond, "(id = ") || !strings.Contains(x.Query, c.function+".") {
+						t.Errorf("%s: found by %s %s, want the whole log_pkey, in\n%s", c.function, n.Index, n.Cond, x.Query)
+					}
+				}
+			}
+			if found != 1 {
+				t.Errorf("%s: logs were looked for %d times", c.function, found)
+			}
+		}
+	}
+}
+
+// of returns the scans of a relation in a plan.
+func (n *planNode) of(relation string) (all []planNode) {
+	if n.Relation == relation && strings.Contains(n.Type, "Scan") {
+		all = append(all, *n)
+	}
+	for i := range n.Parts {
+		all = append(all, n.Parts[i].of(relation)...)
+	}
+	return all
+}
+
 func TestAMigrationThatWasCutOffBetweenIndexesGoesOn(t *testing.T) {
 	made := ready(t, Migration{Partitions: 2})
 	keep(t, connected(t, made.Server, nil).For(ada), tidemark.Batch{Puts: []tidemark.Record{record(key("agent", "a"), 1, "{}")}})
@@ -502,7 +576,7 @@ func TestAMigrationThatWasCutOffBetweenIndexesGoesOn(t *testing.T) {
 	}
 	const indexes = `select string_agg(c.relname || case when i.indisvalid then '' else ' (invalid)' end, ' ' order by c.relname)
   from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid in ('tidemark.record'::regclass, 'tidemark.log'::regclass)`
-	want := "log_id log_pkey record_due record_group record_group_state record_newest record_pkey record_shared record_state"
+	want := "log_named log_pkey record_due record_group record_group_state record_newest record_pkey record_shared record_state"
 	if got := tellOne[string](t, made.Owner, indexes); got != want {
 		t.Errorf("indexes %s, want %s", got, want)
 	}

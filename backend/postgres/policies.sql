@@ -18,13 +18,17 @@ alter table tidemark.act    enable row level security, force row level security;
 -- Nobody ever leaves the tenant, whatever another policy grants.
 create policy tenant on tidemark.record as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.log    as restrictive using (tenant::text = current_setting('tidemark.tenant', true));
-create policy tenant on tidemark.line   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
+create policy tenant on tidemark.line   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')))
+  with check (tenant::text = current_setting('tidemark.tenant', true));
 create policy tenant on tidemark.share  as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.act    as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 
 -- What is one's own can be read and written. A row that names a scope needs
 -- the share that says so, one that names a session its id and one of its kinds.
-create policy own on tidemark.line using (owner = (select tidemark.setting_id('tidemark.user')));
+-- Of lines, many are read and few are added at a time: what is read is compared with a
+-- sub-select, what is added with the setting, as in log.
+create policy own on tidemark.line using (owner = (select tidemark.setting_id('tidemark.user')))
+  with check (owner::text = current_setting('tidemark.user', true));
 
 create policy own on tidemark.record using (owner = (select tidemark.setting_id('tidemark.user')))
   with check (owner = (select tidemark.setting_id('tidemark.user')) and (scope is null or exists (
