@@ -200,12 +200,28 @@ type rolled struct {
 	Nodes  int       `json:"nodes"`  // the most that it had
 }
 
-// roll scrolls a frame at a time until an expression is true.
+// roll scrolls a frame at a time until an expression is true. A page that shows the
+// same for a minute got stuck: what it looks like then is the error.
 func (t *tab) roll(step int, till string) (rolled, error) {
-	return look[rolled](t, fmt.Sprintf(`new Promise((done) => {
-		const frames = [];
-		let nodes = 0, last = 0;
+	return look[rolled](t, fmt.Sprintf(`new Promise((done, fail) => {
+		const frames = [], wrong = [], asked = [], get = window.fetch;
+		let nodes = 0, last = 0, shown = "", since = performance.now();
+		addEventListener("error", (e) => wrong.push(e.message + " at " + e.lineno));
+		addEventListener("unhandledrejection", (e) => wrong.push(String(e.reason && e.reason.stack || e.reason)));
+		window.fetch = async (url, ...rest) => {
+			const one = [String(url), performance.now()];
+			asked.push(one);
+			if (asked.length > 4) asked.shift();
+			try { const r = await get(url, ...rest); one.push(r.status); return r; } catch (e) { one.push(String(e)); throw e; }
+		};
+		const stuck = () => {
+			const list = document.getElementById("entries"), first = list && list.firstElementChild;
+			return JSON.stringify({ at: scrollY, of: document.documentElement.scrollHeight, first: first && first.outerHTML.slice(0, 300), parts: list && list.children.length, frames: frames.length, now: performance.now(), asked, wrong });
+		};
 		const turn = (now) => {
+			const seen = scrollY + " " + (document.getElementById("entries")?.childElementCount || frames.length);
+			if (seen !== shown) { shown = seen; since = now; }
+			if (now - since > 60000) { fail(new Error("the page is stuck: " + stuck())); return; }
 			if (last) frames.push(now - last);
 			last = now;
 			if (frames.length %% 16 === 0) nodes = Math.max(nodes, document.getElementsByTagName("*").length);
