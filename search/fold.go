@@ -54,6 +54,22 @@ var ascii = func() (t struct {
 	return t
 }()
 
+// foldClass is where the class of a byte stands in asciiFolds, above its folded form.
+const foldClass = 8
+
+// asciiFolds is ascii in one table. A byte of a character beyond ASCII has the class
+// inner, which no byte of ASCII has.
+var asciiFolds = func() (t [256]uint16) {
+	for c := range t {
+		if c < utf8.RuneSelf {
+			t[c] = uint16(ascii.class[c])<<foldClass | uint16(ascii.low[c])
+		} else {
+			t[c] = uint16(inner) << foldClass
+		}
+	}
+	return t
+}()
+
 // add folds text and appends it. ASCII changes only its case. A stretch beyond
 // ASCII is normalised on its own: nothing in ASCII affects its neighbours,
 // because accents on ASCII letters are dropped.

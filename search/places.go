@@ -22,6 +22,7 @@ const MaxPlaced = 100_000
 // valid until yield returns.
 func EachWord(e tidemark.Entry, yield func(word []byte, place int)) (all bool) {
 	p := placer{yield: yield, place: -1}
+	p.f.low, p.f.class = p.low[:0], p.classes[:0]
 	fields(e.Blocks, p.add)
 	return p.count <= MaxPlaced
 }
@@ -33,18 +34,84 @@ type placer struct {
 	place int  // of the run before
 	apart bool // there is more than white space behind it
 	count int
+	word  [MaxWordBytes]byte // of ASCII, folded
+
+	low     [2 * wideBytes]byte // where f begins
+	classes [2 * wideBytes]class
 }
+
+// wideBytes is about how much of a text is folded at a time from a character beyond
+// ASCII on: others are often near it.
+const wideBytes = 256
 
 // add continues with another field, on a line of its own.
 func (p *placer) add(text string) {
-	p.f.classes = true
 	for len(text) > 0 && p.count <= MaxPlaced {
-		n := chunkEnd(text, chunkBytes)
-		p.f.low, p.f.class = p.f.low[:0], p.f.class[:0]
-		p.f.add(text[:n])
-		p.folded(p.f.low, p.f.class)
+		chunk := text[:chunkEnd(text, chunkBytes)]
+		n := p.ascii(chunk)
+		if rest := chunk[n:]; rest != "" {
+			wide := chunkEnd(rest, wideBytes)
+			p.wide(rest[:wide])
+			n += wide
+		}
 		text = text[n:]
 	}
+}
+
+// wide continues with any text, of which no word goes on behind its end.
+func (p *placer) wide(text string) {
+	p.f.classes = true
+	p.f.low, p.f.class = p.f.low[:0], p.f.class[:0]
+	p.f.add(text)
+	p.folded(p.f.low, p.f.class)
+}
+
+// ascii continues with text up to the first run that has a character beyond ASCII, and
+// returns where that begins. It yields what wide would in a third of the time: nearly
+// all text is ASCII, of which each byte is looked at once.
+func (p *placer) ascii(text string) int {
+	for i := 0; i < len(text); {
+		from, first := i, asciiFolds[text[i]]
+		if first < 1<<foldClass {
+			p.apart = p.apart || !isSpace(text[i])
+			i++
+			continue
+		}
+		p.word[0] = byte(first)
+		var rest uint16
+		for i++; i < len(text); i++ {
+			fold := asciiFolds[text[i]]
+			if fold < 1<<foldClass {
+				break
+			}
+			rest |= fold
+			if n := i - from; n < len(p.word) {
+				p.word[n] = byte(fold)
+			}
+		}
+		head, tail := class(first>>foldClass), class(rest>>foldClass)
+		if (head|tail)&inner != 0 {
+			return from
+		}
+		p.next()
+		p.put(p.word[:min(i-from, len(p.word))], p.place)
+		// A word with or without a capital at its front has no parts.
+		if tail != lower || head == digit {
+			p.parts(text[from:i], head|tail)
+		}
+	}
+	return len(text)
+}
+
+// parts yields the parts of a run of ASCII.
+func (p *placer) parts(run string, all class) {
+	if all&(all-1) == 0 {
+		return // as eachPart would, for less
+	}
+	p.f.classes = true
+	p.f.low, p.f.class = p.f.low[:0], p.f.class[:0]
+	p.f.addASCII(run, 0)
+	eachPart(p.f.low, p.f.class, 0, len(run), all, func(from, to int) { p.put(p.f.low[from:to], -1) })
 }
 
 // folded continues with folded text.
@@ -98,7 +165,7 @@ func (p *placer) next() {
 func (p *placer) between(low []byte) {
 	for i := 0; i < len(low) && !p.apart; {
 		if c := low[i]; c < utf8.RuneSelf {
-			p.apart = c != ' ' && (c < '\t' || c > '\r')
+			p.apart = !isSpace(c)
 			i++
 			continue
 		}
@@ -107,6 +174,9 @@ func (p *placer) between(low []byte) {
 		i += size
 	}
 }
+
+// isSpace reports whether a byte of ASCII is white space.
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
 // Lookup is what to ask an index for that knows the places of words: lines that
 // have one of the terms in each of All, none of the terms in None, and every phrase.

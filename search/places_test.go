@@ -52,6 +52,19 @@ func TestWordsWithPlacesAreTheWordsOfTheEntry(t *testing.T) {
 	})
 }
 
+func TestWordsOfASCIIHaveThePlacesThatFoldingGivesThem(t *testing.T) {
+	ascii := rapid.SampledFrom([]string{"parseHTTPRequest2", "The", "x", "A", "HTTP", "2024-01-01", "v2", "7up", "a_b.c", " ", "\n", "\t ", ", ", "--", "\x00", "\x7f",
+		strings.Repeat("long", 20), strings.Repeat("aB3", 40), "é", "ﬁne", "naïve", "入門", "\u0301", "\u200b", "\xff", "“", "Ǆ"})
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(ascii, 1, 60).Draw(t, "text"), "")
+		var want []string
+		search.FoldedWords(text, func(word []byte, place int) { want = append(want, fmt.Sprintf("%s@%d", word, place)) })
+		if diff := cmp.Diff(want, placesOf(tidemark.Say(tidemark.User, text))); diff != "" {
+			t.Fatalf("%q (-want +got):\n%s", text, diff)
+		}
+	})
+}
+
 func TestATextOfMoreWordsThanArePlacedSaysSo(t *testing.T) {
 	for _, n := range []int{search.MaxPlaced, search.MaxPlaced + 1} {
 		count := 0

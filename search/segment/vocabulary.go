@@ -22,20 +22,20 @@ type vocabulary struct {
 // slot is a word, so that what is asked for most is found by looking at one place in
 // memory.
 type slot struct {
-	key  uint64 // the bytes of a short word, the hash of a longer one
-	word uint32 // number << 8 | length, 0: free
-	uses uint32 // how often it was added
+	key  [2]uint64 // the bytes of a short word; the hash of a longer one, and where it begins in bytes
+	word uint32    // number << 8 | length, 0: free
+	uses uint32    // how often it was added
 }
 
 // numberBytes are the bytes of a number, below maxWords.
 const numberBytes = 3
 
 // shortWord is the length up to which the key of a word is its bytes.
-const shortWord = 8
+const shortWord = 16
 
 func newVocabulary() *vocabulary {
 	v := &vocabulary{seed: maphash.MakeSeed(), slots: make([]slot, 1<<12)}
-	v.salt = [2]uint64{maphash.String(v.seed, "a"), maphash.String(v.seed, "b") | 1}
+	v.salt = [2]uint64{maphash.String(v.seed, "a"), maphash.String(v.seed, "b")}
 	return v
 }
 
@@ -44,26 +44,30 @@ func (v *vocabulary) reset() {
 	v.bytes, v.ends = v.bytes[:0], v.ends[:0]
 }
 
-// keyOf returns the key of a word. Short words of one length have different ones.
-func (v *vocabulary) keyOf(word []byte) uint64 {
+// keyOf returns the key of a word: short words of one length have different ones. Of a
+// longer word it is not known where it begins.
+func (v *vocabulary) keyOf(word []byte) [2]uint64 {
 	switch n := len(word); {
 	case n > shortWord:
-		return maphash.Bytes(v.seed, word)
-	case n >= 4: // both ends, which overlap
-		return uint64(binary.LittleEndian.Uint32(word)) | uint64(binary.LittleEndian.Uint32(word[n-4:]))<<32
+		return [2]uint64{maphash.Bytes(v.seed, word)}
+	case n >= 8: // both ends, which overlap
+		return [2]uint64{binary.LittleEndian.Uint64(word), binary.LittleEndian.Uint64(word[n-8:])}
+	case n >= 4:
+		return [2]uint64{uint64(binary.LittleEndian.Uint32(word)), uint64(binary.LittleEndian.Uint32(word[n-4:]))}
 	default:
-		return uint64(word[0]) | uint64(word[n/2])<<8 | uint64(word[n-1])<<16
+		return [2]uint64{uint64(word[0]) | uint64(word[n/2])<<8 | uint64(word[n-1])<<16}
 	}
 }
 
 // slotOf returns where to look first for a word of a key and a length. What people
 // write cannot be made to meet in one place: nobody knows the salt.
-func (v *vocabulary) slotOf(key uint64, length int) uint32 {
+func (v *vocabulary) slotOf(key [2]uint64, length int) uint32 {
+	hash := key[0]
 	if length <= shortWord {
-		high, low := bits.Mul64(key^v.salt[0], v.salt[1]+uint64(length)<<1)
-		key = high ^ low
+		high, low := bits.Mul64(key[0]^v.salt[0], key[1]^v.salt[1]^uint64(length)<<56)
+		hash = high ^ low
 	}
-	return uint32(key>>32) & uint32(len(v.slots)-1)
+	return uint32(hash>>32) & uint32(len(v.slots)-1)
 }
 
 // number returns the number of a word, and counts the use.
@@ -72,7 +76,10 @@ func (v *vocabulary) number(word []byte) uint32 {
 	i := v.slotOf(key, len(word))
 	for ; v.slots[i].word != 0; i = (i + 1) & mask {
 		s := &v.slots[i]
-		if s.key == key && s.word&0xff == uint32(len(word)) && (len(word) <= shortWord || bytes.Equal(v.word(s.word>>8), word)) {
+		if s.key[0] != key[0] || s.word&0xff != uint32(len(word)) {
+			continue
+		}
+		if s.key[1] == key[1] && len(word) <= shortWord || len(word) > shortWord && string(v.bytes[s.key[1]:][:len(word)]) == string(word) {
 			s.uses++
 			return s.word >> 8
 		}
@@ -80,6 +87,9 @@ func (v *vocabulary) number(word []byte) uint32 {
 	n := uint32(len(v.ends))
 	if n >= maxWords {
 		return n
+	}
+	if len(word) > shortWord {
+		key[1] = uint64(len(v.bytes))
 	}
 	v.slots[i] = slot{key, n<<8 | uint32(len(word)), 1}
 	v.bytes = append(v.bytes, word...)
@@ -155,4 +165,4 @@ func (v *vocabulary) sorted() []uint32 {
 }
 
 // size is about how many bytes of memory the vocabulary takes.
-func (v *vocabulary) size() int { return 16*len(v.slots) + len(v.bytes) + 4*len(v.ends) }
+func (v *vocabulary) size() int { return 24*len(v.slots) + len(v.bytes) + 4*len(v.ends) }
