@@ -201,10 +201,10 @@ type rolled struct {
 }
 
 // roll scrolls a frame at a time until an expression is true. A page that shows the
-// same for a minute got stuck: what it looks like then is the error.
+// same entries for a minute got stuck: what it looks like then is the error.
 func (t *tab) roll(step int, till string) (rolled, error) {
 	return look[rolled](t, fmt.Sprintf(`new Promise((done, fail) => {
-		const frames = [], wrong = [], asked = [], get = window.fetch;
+		const frames = [], wrong = [], asked = [], trail = [], get = window.fetch;
 		let nodes = 0, last = 0, shown = "", since = performance.now();
 		addEventListener("error", (e) => wrong.push(e.message + " at " + e.lineno));
 		addEventListener("unhandledrejection", (e) => wrong.push(String(e.reason && e.reason.stack || e.reason)));
@@ -215,11 +215,13 @@ func (t *tab) roll(step int, till string) (rolled, error) {
 			try { const r = await get(url, ...rest); one.push(r.status); return r; } catch (e) { one.push(String(e)); throw e; }
 		};
 		const stuck = () => {
-			const list = document.getElementById("entries"), first = list && list.firstElementChild;
-			return JSON.stringify({ at: scrollY, of: document.documentElement.scrollHeight, first: first && first.outerHTML.slice(0, 300), parts: list && list.children.length, frames: frames.length, now: performance.now(), asked, wrong });
+			const list = document.getElementById("entries");
+			return JSON.stringify({ at: scrollY, of: document.documentElement.scrollHeight, parts: list && [...list.children].slice(0, 5).map((c) => c.outerHTML.slice(0, 150)), frames: frames.length, now: performance.now(), asked, wrong, trail });
 		};
-		const turn = (now) => {
-			const seen = scrollY + " " + (document.getElementById("entries")?.childElementCount || frames.length);
+		const turn = (now) => { try { step(now); } catch (e) { wrong.push(String(e.stack)); fail(new Error("the page cannot be scrolled any more: " + stuck() + location + document.body.innerText.slice(0, 1000))); } };
+		const step = (now) => {
+			const list = document.getElementById("entries"), seen = list ? list.querySelector(":scope > [id^=e]")?.id : frames.length;
+			if (trail.push([scrollY, document.documentElement.scrollHeight, list?.firstElementChild.getBoundingClientRect().top]) > 8) trail.shift();
 			if (seen !== shown) { shown = seen; since = now; }
 			if (now - since > 60000) { fail(new Error("the page is stuck: " + stuck())); return; }
 			if (last) frames.push(now - last);
