@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bufio"
 	"encoding/json"
 	"io"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 // Body writes the content of an entry alone, without an article and its head:
 // for pages that group entries themselves. The error is that of w.
 func (t *Transcript) Body(w io.Writer, e tidemark.Entry) error {
-	h := newPage(buffered(w), t)
+	h := newPage(bufio.NewWriter(w), t)
 	h.body(e)
 	return h.w.Flush()
 }
@@ -25,7 +26,7 @@ func (t *Transcript) CallInput(w io.Writer, call tidemark.Block) error {
 			return nil
 		}
 	}
-	h := newPage(buffered(w), t)
+	h := newPage(bufio.NewWriter(w), t)
 	h.input(&call)
 	return h.w.Flush()
 }
@@ -36,7 +37,7 @@ func (t *Transcript) CallResult(w io.Writer, call, result tidemark.Block) error 
 	if repeatsPlan(call, result) {
 		return nil // it is on the page, as a list
 	}
-	h := newPage(buffered(w), t)
+	h := newPage(bufio.NewWriter(w), t)
 	h.remember(&call)
 	h.output(&result, 0)
 	return h.w.Flush()

@@ -21,6 +21,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -269,13 +270,19 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, status int, v view) 
 // smallestPacked is the size below which compression saves nothing.
 const smallestPacked = 1024
 
+// packers are compressors that wait for a page: to make one takes as long as to use it.
+var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 // answerBody answers with a body that the client may have already, compressed
 // if the client supports it.
 func answerBody(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
 	answerPacked(w, r, status, media, body, func(w io.Writer) {
-		z := gzip.NewWriter(w)
+		z := packers.Get().(*gzip.Writer)
+		z.Reset(w)
 		z.Write(body)
 		z.Close()
+		z.Reset(nil) // it keeps nothing of this answer
+		packers.Put(z)
 	})
 }
 
