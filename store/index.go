@@ -254,21 +254,25 @@ func (s *Store) Unindexed(ctx context.Context, enough int64) (int64, error) {
 	if err := s.mayIndex(ctx); err != nil {
 		return 0, err
 	}
-	view, err := s.index.Look(ctx)
-	if err != nil {
-		return 0, err
-	}
 	var n int64
-	for l, err := range index.Behind(ctx, source{s: s}, view) {
-		if isOfSession(err) {
-			continue // nothing will make it readable
-		}
+	err := records.Retry(ctx, func() error {
+		n = 0
+		view, err := s.index.Look(ctx)
 		if err != nil {
-			return n, err
+			return err
 		}
-		if n += l.To - l.From + 1; enough > 0 && n >= enough {
-			break
+		for l, err := range index.Behind(ctx, source{s: s}, view) {
+			if isOfSession(err) {
+				continue // nothing will make it readable
+			}
+			if err != nil {
+				return err
+			}
+			if n += l.To - l.From + 1; enough > 0 && n >= enough {
+				break
+			}
 		}
-	}
-	return n, nil
+		return nil
+	})
+	return n, err
 }

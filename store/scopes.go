@@ -208,7 +208,7 @@ func (x *scope) step(ctx context.Context) error {
 	if err == nil {
 		pace.Alone = !view.Made() // there may be much to do
 	}
-	_, err = x.s.index.CatchUp(ctx, source{s: x.s, others: true, me: x.id, told: told}, pace)
+	_, err = x.s.index.CatchUp(ctx, source{s: x.s, others: true, me: x.id, told: told, noted: true}, pace)
 	if err == nil {
 		err = x.s.mergeAll(ctx, 0)
 	}
@@ -226,12 +226,9 @@ func (x *scope) settle(ctx context.Context) (told []tidemark.Record, err error) 
 	}
 	var gone []index.Lines
 	unread := false
-	for r, err := range x.s.backend.List(ctx, tidemark.Query{Kind: tidemark.KindUnindexed, Order: tidemark.ByID}) {
+	for r, err := range x.s.unindexed(ctx, true) {
 		if err != nil {
 			return nil, err
-		}
-		if r.Group == "" {
-			continue // of the tenant's own index
 		}
 		var note tidemark.Unindexed
 		unread = records.Decode(r, &note) != nil || unread
@@ -302,6 +299,9 @@ func (f *finder) lookAtScopes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := f.hear(ctx, of, true); err != nil {
+			return err
+		}
 		view, err := ix.Look(ctx)
 		if errors.Is(err, tidemark.ErrCorrupt) || errors.Is(err, tidemark.ErrUnsupported) {
 			view, err = ix.Nothing(), nil
@@ -309,7 +309,7 @@ func (f *finder) lookAtScopes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.shared, f.scopes = append(f.shared, view), append(f.scopes, of)
+		f.shared = append(f.shared, view)
 	}
 	return nil
 }

@@ -125,15 +125,13 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 		return h.answer, err
 	}
 	before := *h
-	index, err := s.finder(ctx)
-	switch {
-	case err == nil && (index == nil || len(q.All) == 0):
-		err = h.scanned(ctx)
-	case err == nil:
-		err = h.indexed(ctx, index)
+	err := h.lookUp(ctx)
+	for try := 1; try < searchTries && errors.Is(err, tidemark.ErrConflict); try++ {
+		*h = before
+		err = h.lookUp(ctx)
 	}
 	// What is wrong with the index is said, and everything is read.
-	if damage := errors.Is(err, tidemark.ErrCorrupt); damage || errors.Is(err, tidemark.ErrUnsupported) {
+	if damage := errors.Is(err, tidemark.ErrCorrupt); damage || errors.Is(err, tidemark.ErrUnsupported) || errors.Is(err, tidemark.ErrConflict) {
 		*h = before
 		if damage {
 			h.answer.Damage = err
@@ -144,6 +142,23 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 		err = h.checkRole()
 	}
 	return h.answer, err
+}
+
+// searchTries is how often an index is searched that lines are taken out of meanwhile,
+// before everything is read instead.
+const searchTries = 3
+
+// lookUp asks the index, where there is one for the question. ErrConflict: lines were
+// taken out of it meanwhile.
+func (h *hunt) lookUp(ctx context.Context) error {
+	index, err := h.s.finder(ctx)
+	switch {
+	case err != nil:
+		return err
+	case index == nil || len(h.q.All) == 0:
+		return h.scanned(ctx)
+	}
+	return h.indexed(ctx, index)
 }
 
 // hunt is one search under way.

@@ -48,10 +48,10 @@ type source struct {
 	// me, for who keeps the index of a scope, is the scope itself: its own logs are
 	// named, too.
 	me string
-	// told are the notes that are deleted when what they name is indexed.
-	told []tidemark.Record
-	// scopes are those whose notes are looked at and left.
-	scopes []*Store
+	// told, if noted, are the notes that there are. A search reads them before it looks
+	// at an index: one that is deleted between the two is of what the index has.
+	told  []tidemark.Record
+	noted bool
 }
 
 // whose returns the owner that a log is named with, and whether it is told of.
@@ -215,48 +215,39 @@ func (t *telling) workers(s *Store, owner string, id tidemark.SessionID) bool {
 
 // noted yields the logs of sessions that notes name, and the notes.
 func (t *telling) noted() bool {
-	if t.x.me != "" {
-		for _, r := range t.x.told {
-			if !t.note(r, r.Group) || !t.yieldNote(r) {
-				return false
-			}
-		}
-		return true
+	if t.x.noted {
+		return !slices.ContainsFunc(t.x.told, func(r tidemark.Record) bool { return !t.note(r) })
 	}
-	for _, of := range append([]*Store{t.x.s}, t.x.scopes...) {
-		for r, err := range of.backend.List(t.ctx, tidemark.Query{Kind: tidemark.KindUnindexed, Order: tidemark.ByID}) {
-			if err != nil {
-				if !t.failed(err) {
-					return false
-				}
-				continue
-			}
-			own := of == t.x.s
-			if own != (r.Group == "") {
-				continue // one of the tenant itself is beside those of its scope
-			}
-			if own && (!t.note(r, "") || !t.yieldNote(r)) ||
-				!own && !t.note(r, r.Group) {
-				return false
-			}
+	for r, err := range t.x.s.unindexed(t.ctx, false) {
+		if err == nil && !t.note(r) || err != nil && !t.failed(err) {
+			return false
 		}
 	}
 	return true
 }
 
-// yieldNote yields a note, which is deleted when the logs that it names are indexed.
-func (t *telling) yieldNote(r tidemark.Record) bool {
-	return t.yield(index.Log{Key: tidemark.Key{Kind: kindSession, ID: r.ID}, Note: tidemark.Precondition{Key: r.Key, Version: r.Version}}, nil)
-}
-
-// note yields the logs of a session of an owner that a note names.
-func (t *telling) note(r tidemark.Record, owner string) bool {
+// note yields the logs of the session that a note names, and the note, which is
+// deleted when they are indexed.
+func (t *telling) note(r tidemark.Record) bool {
 	id, _ := sessionOf(r.Key)
-	s, err := t.x.of(owner)
+	s, err := t.x.of(r.Group)
 	if err != nil {
 		return t.failed(err)
 	}
-	return t.session(s, owner, id) && t.workers(s, owner, id)
+	return t.session(s, r.Group, id) && t.workers(s, r.Group, id) &&
+		t.yield(index.Log{Key: tidemark.Key{Kind: kindSession, ID: r.ID}, Note: tidemark.Precondition{Key: r.Key, Version: r.Version}}, nil)
+}
+
+// unindexed yields the notes of sessions that have to be looked at for an index: the
+// own one, or that of a scope. The tenant itself has both.
+func (s *Store) unindexed(ctx context.Context, shared bool) iter.Seq2[tidemark.Record, error] {
+	return func(yield func(tidemark.Record, error) bool) {
+		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: tidemark.KindUnindexed, Order: tidemark.ByID}) {
+			if (err != nil || shared == (r.Group != "")) && !yield(r, err) {
+				return
+			}
+		}
+	}
 }
 
 // Length implements index.Source.
@@ -378,7 +369,7 @@ type finder struct {
 	me     string // the principal, in the indexes of scopes
 	own    *index.View
 	shared []*index.View
-	scopes []*Store // whose notes may name what shared does not have
+	told   []tidemark.Record // notes of what these may not have
 }
 
 // finder returns the index of the store, nil where there is none.
@@ -390,11 +381,25 @@ func (s *Store) finder(ctx context.Context) (*finder, error) {
 		return nil, err
 	}
 	f := &finder{s: s}
+	if err := f.hear(ctx, s, false); err != nil {
+		return nil, err
+	}
 	var err error
 	if f.own, err = s.index.Look(ctx); err != nil {
 		return nil, err
 	}
 	return f, f.lookAtScopes(ctx)
+}
+
+// hear reads the notes of an index that is looked at next.
+func (f *finder) hear(ctx context.Context, of *Store, shared bool) error {
+	for r, err := range of.unindexed(ctx, shared) {
+		if err != nil {
+			return err
+		}
+		f.told = append(f.told, r)
+	}
+	return nil
 }
 
 // lag is a run of lines that are not indexed, both ends included.
@@ -407,7 +412,7 @@ type lag struct {
 // behind yields the lines that find does not know of; the search reads them. It is
 // called before find, which may know more by then, never less.
 func (f *finder) behind(ctx context.Context) iter.Seq2[lag, error] {
-	src := source{s: f.s, others: f.me != "", scopes: f.scopes}
+	src := source{s: f.s, others: f.me != "", told: f.told, noted: true}
 	return func(yield func(lag, error) bool) {
 		for l, err := range index.Behind(ctx, src, append([]*index.View{f.own}, f.shared...)...) {
 			owner, log := index.CutOwner(l.Log)

@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 
@@ -11,8 +12,9 @@ import (
 )
 
 // View is the index as it is at one time. It may be used concurrently, and goes on
-// with a newer family where segments that it needs were merged or rewritten
-// meanwhile.
+// with a newer family where segments that it needs were merged meanwhile. When lines
+// were taken out of these, it is of no use any more (ErrConflict): what Behind left
+// out because the View had it, the newer family may not have.
 type View struct {
 	mu sync.Mutex
 	at *snapshot
@@ -46,6 +48,9 @@ func (v *View) newer(ctx context.Context, at *snapshot, err error) (*snapshot, e
 	if err != nil {
 		return nil, err
 	}
+	if next.family.Epoch != at.family.Epoch {
+		return nil, fmt.Errorf("%w: lines were taken out of the search index while it was read", tidemark.ErrConflict)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.at.version < next.version {
@@ -68,7 +73,7 @@ func (v *View) Segments() (segments int, lines int64) {
 
 // Search yields the lines of the index that match, newest first, each once. To go
 // on later, ask for what is before the last hit. ErrCorrupt: the index is damaged;
-// CatchUp makes it whole.
+// CatchUp makes it whole. ErrConflict: look anew, and begin again.
 func (v *View) Search(ctx context.Context, q Query) iter.Seq2[Hit, error] {
 	return func(yield func(Hit, error) bool) {
 		for at := v.now(); ; {
@@ -108,7 +113,7 @@ func (s *snapshot) search(ctx context.Context, q *Query, yield func(Hit, error) 
 // see a line twice that was indexed meanwhile. A log is looked for in the Views of
 // its sort alone: those of Options.Owned have the logs that are named with their
 // owners. ErrCorrupt: a log of the source, or an index itself, is damaged; it goes on
-// behind that.
+// behind that. ErrConflict: look anew, and begin again.
 func Behind(ctx context.Context, src Source, views ...*View) iter.Seq2[Lines, error] {
 	return func(yield func(Lines, error) bool) {
 		var now []*snapshot
