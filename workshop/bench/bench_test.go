@@ -93,6 +93,20 @@ func TestAPartThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
+func TestPagesAreBothPartsOfThem(t *testing.T) {
+	r := &run{size: tiny, log: io.Discard} // without a program they only say so
+	if err := r.all(t.Context(), t.TempDir(), "pages"); err != nil {
+		t.Fatal(err)
+	}
+	var ran []string
+	for _, s := range r.sections {
+		ran = append(ran, s.part)
+	}
+	if d := cmp.Diff([]string{"paint", "scroll"}, ran); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestOnlyTheTablesOfPartsThatRanAreRewritten(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.md")
 	begin, end := marks("seal")

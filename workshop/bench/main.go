@@ -185,7 +185,8 @@ var parts = []part{
 	{"fleet", (*run).herding},
 	{"daemons", (*run).shifts},
 	{"team", (*run).teaming},
-	{"pages", (*run).browsing},
+	{"paint", (*run).painting},
+	{"scroll", (*run).scrolling},
 	{"tree", (*run).growing}, // last, for it changes the sessions
 }
 
@@ -199,6 +200,9 @@ func partNames() (names []string) {
 // all measures the parts that are named, every one when none is.
 func (r *run) all(ctx context.Context, dir, only string) error {
 	chosen := strings.FieldsFunc(only, func(c rune) bool { return c == ',' || c == ' ' })
+	if slices.Contains(chosen, "pages") { // what both parts of them are called together
+		chosen = append(slices.DeleteFunc(chosen, func(name string) bool { return name == "pages" }), "paint", "scroll")
+	}
 	for _, name := range chosen {
 		if !slices.Contains(partNames(), name) {
 			return fmt.Errorf("there is no part %q, only %s", name, strings.Join(partNames(), ", "))

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +17,6 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/systeminfo"
 	"github.com/chromedp/chromedp"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -42,53 +38,67 @@ const (
 	tabTimeout = 15 * time.Minute
 )
 
-// browsing measures the pages of the real server in a real browser.
-func (r *run) browsing(ctx context.Context) error {
+// onPages is what a part is measured with: a real browser before a real server, whose
+// store has many sessions and one long one.
+type onPages struct {
+	*browser
+	session tidemark.SessionID // the long one
+}
+
+// browse opens the browser and serves the store, which is made once for all parts; it is
+// nil where there is no browser. What it returns ends both.
+func (r *run) browse(ctx context.Context) (*onPages, func(), error) {
 	if !r.hasProgram() {
-		return nil
+		return nil, nil, nil
 	}
 	b, err := openBrowser(ctx)
 	if err != nil {
 		r.table.skip("pages: %v", err)
-		return nil
+		return nil, nil, nil
 	}
-	defer b.close()
-	p, err := r.open(ctx, inSQLite, "pages")
+	node, err := r.serve(ctx, b)
+	end := func() {
+		if node != nil {
+			node.Kill()
+		}
+		b.close()
+	}
 	if err != nil {
-		return err
+		end()
+		return nil, nil, err
 	}
-	defer p.leave()
-	r.say("making %s sessions and one of %s entries", short(r.size.shelved), short(r.size.turned))
-	if err := p.populate(ctx, r.size.shelved); err != nil {
+	return &onPages{b, r.places[pagesStore].session}, end, nil
+}
+
+// pagesStore is what r.places has the store under.
+const pagesStore = "pages in " + inSQLite
+
+// serve starts a server that the browser may ask.
+func (r *run) serve(ctx context.Context, b *browser) (*nodes.Node, error) {
+	p, err := r.kept(ctx, inSQLite, "pages", func(p *place) (err error) {
+		r.say("making %s sessions and one of %s entries", short(r.size.shelved), short(r.size.turned))
+		if err = p.populate(ctx, r.size.shelved); err == nil {
+			p.session, err = p.work(ctx, r.size.turned)
+		}
+		if err == nil {
+			_, err = p.CatchUp(ctx, nil)
+		}
 		return err
+	})
+	if err == nil {
+		err = p.close() // the server alone has it open
 	}
-	id, err := p.work(ctx, r.size.turned)
 	if err != nil {
-		return err
-	}
-	if _, err = p.CatchUp(ctx, nil); err != nil {
-		return err
-	}
-	if err := p.close(); err != nil {
-		return err
+		return nil, err
 	}
 	at := &nodes.Place{Program: r.program, Dir: p.dir, Env: os.Environ(), Store: p.url, Flags: []string{"--quiet"}}
 	node, err := at.Start(ctx)
-	if node != nil {
-		defer node.Kill()
-	}
 	if err != nil {
-		return err
+		return node, err
 	}
-	token, err := at.Token()
-	if err != nil {
-		return err
-	}
-	b.site, b.token = node.URL, token
-	if err := r.painted(ctx, b, id); err != nil {
-		return err
-	}
-	return r.scrolled(ctx, b, id)
+	b.site = node.URL
+	b.token, err = at.Token()
+	return node, err
 }
 
 // work makes a session of n entries as agents leave them: prompts, thinking, calls
@@ -143,9 +153,14 @@ func worked(turn int) []tidemark.Entry {
 	}
 }
 
-// painted measures how soon a page shows something, in a window that has seen none
+// painting measures how soon a page shows something, in a window that has seen none
 // of them before.
-func (r *run) painted(ctx context.Context, b *browser, id tidemark.SessionID) error {
+func (r *run) painting(ctx context.Context) error {
+	b, end, err := r.browse(ctx)
+	if b == nil || err != nil {
+		return err
+	}
+	defer end()
 	r.say("first paint")
 	const (
 		bare  = "a page of one line, by no program of ours"
@@ -169,8 +184,8 @@ func (r *run) painted(ctx context.Context, b *browser, id tidemark.SessionID) er
 		}
 	}
 	pages := []struct{ name, path, what string }{
-		{"session", "/sessions/" + string(id), fmt.Sprintf("first paint: a session of %s entries", short(r.size.turned))},
-		{"middle", "/sessions/" + string(id) + "?at=" + strconv.Itoa(max(r.size.turned/2, 1)), "first paint: the midst of it"},
+		{"session", "/sessions/" + string(b.session), fmt.Sprintf("first paint: a session of %s entries", short(r.size.turned))},
+		{"middle", "/sessions/" + string(b.session) + "?at=" + strconv.Itoa(max(r.size.turned/2, 1)), "first paint: the midst of it"},
 		{"list", "/sessions", fmt.Sprintf("first paint: the list of %s sessions", short(r.size.shelved))},
 		{"home", "/", "first paint: the first page of them"},
 	}
@@ -192,138 +207,6 @@ func (r *run) painted(ctx context.Context, b *browser, id tidemark.SessionID) er
 		r.table.add(line)
 	}
 	return nil
-}
-
-// rolled is what a page told while it was scrolled.
-type rolled struct {
-	Frames []float64 `json:"frames"` // milliseconds from one to the next
-	Nodes  int       `json:"nodes"`  // the most that it had
-}
-
-// roll scrolls a frame at a time until an expression is true. A page that takes very
-// long, or fails, is an error that has what it looks like then.
-func (t *tab) roll(step int, till string) (rolled, error) {
-	return look[rolled](t, fmt.Sprintf(`new Promise((done, fail) => {
-		const frames = [], wrong = [], asked = [], get = window.fetch;
-		let nodes = 0, last = 0;
-		const began = performance.now();
-		addEventListener("error", (e) => wrong.push(e.message + " at " + e.lineno));
-		addEventListener("unhandledrejection", (e) => wrong.push(String(e.reason && e.reason.stack || e.reason)));
-		window.fetch = async (url, ...rest) => {
-			const one = [String(url), performance.now()];
-			asked.push(one);
-			if (asked.length > 4) asked.shift();
-			try { const r = await get(url, ...rest); one.push(performance.now(), r.status); return r; } catch (e) { one.push(performance.now(), String(e)); throw e; }
-		};
-		const stuck = () => {
-			const list = document.getElementById("entries");
-			return JSON.stringify({ at: scrollY, of: document.documentElement.scrollHeight, parts: list && [...list.children].slice(0, 5).map((c) => c.outerHTML.slice(0, 150)), frames: frames.length, now: performance.now(), asked, wrong });
-		};
-		const turn = (now) => { try { step(now); } catch (e) { wrong.push(String(e.stack)); fail(new Error("the page cannot be scrolled any more: " + stuck() + location + document.body.innerText.slice(0, 1000))); } };
-		const step = (now) => {
-			if (now - began > 300000) { fail(new Error("the page takes too long: " + stuck())); return; }
-			if (last) frames.push(now - last);
-			last = now;
-			if (frames.length %% 16 === 0) nodes = Math.max(nodes, document.getElementsByTagName("*").length);
-			if (%s) { done({ frames, nodes }); return; }
-			scrollBy({ top: %d, behavior: "instant" });
-			requestAnimationFrame(turn);
-		};
-		requestAnimationFrame(turn);
-	})`, till, step))
-}
-
-// scrolled measures the frames, the nodes and the memory of the page of a long
-// session while its end scrolls past, beside a page of plain paragraphs that
-// scrolls as long.
-func (r *run) scrolled(ctx context.Context, b *browser, id tidemark.SessionID) error {
-	entries := min(r.size.rolled, r.size.turned-1)
-	r.say("scroll %s entries", short(entries))
-	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprint(w, "<!doctype html><title>plain</title>", strings.Repeat("<p>here is a paragraph of some words, as a page without any program has them</p>", nodesAtMost/4))
-	}))
-	defer plain.Close()
-	var (
-		most       int
-		memory     []float64
-		bare       []float64
-		paragraphs = "plain paragraphs"
-		session    = "session"
-		frames     int
-	)
-	s, err := r.compareTimes(ctx, min(r.size.reps, scrollReps),
-		contender{session, func() (sample, error) {
-			t, err := b.open(ctx, "/sessions/"+string(id))
-			if err != nil {
-				return sample{}, err
-			}
-			defer t.close()
-			// The script comes once the page is painted; what it does first is no part of scrolling.
-			if _, err := look[bool](t, `new Promise((done) => { const wait = () => { if (window.htmx && document.readyState === "complete") done(true); else setTimeout(wait, 20); }; wait(); })`); err != nil {
-				return sample{}, err
-			}
-			got, err := t.roll(-wheelPixels, fmt.Sprintf(`document.getElementById("entries").querySelector(":scope > [id^=e]") && +document.getElementById("entries").querySelector(":scope > [id^=e]").id.slice(1) <= %d`, r.size.turned-entries))
-			if err != nil {
-				return sample{}, err
-			}
-			most, frames = max(most, got.Nodes), len(got.Frames)
-			used, err := b.heaviest(ctx)
-			memory = append(memory, float64(used))
-			return sampleOfFrames(got.Frames), err
-		}},
-		contender{paragraphs, func() (sample, error) {
-			t, err := b.open(ctx, plain.URL)
-			if err != nil {
-				return sample{}, err
-			}
-			defer t.close()
-			got, err := t.roll(5, fmt.Sprintf("frames.length >= %d", max(frames, 60)))
-			if err != nil {
-				return sample{}, err
-			}
-			used, err := b.heaviest(ctx)
-			bare = append(bare, float64(used))
-			return sampleOfFrames(got.Frames), err
-		}})
-	if err != nil {
-		return err
-	}
-	whole := r.size.rolled >= full.rolled && r.size.turned >= full.turned
-	longest := func(one sample) float64 { return one.each }
-	add := func(line row, w want) {
-		if whole {
-			line.goal, line.want = "P21", w
-		}
-		r.table.add(line)
-	}
-	ninety := func(name string) string {
-		return "; 99 of 100 within " + duration(s.of(name, func(one sample) float64 { return one.p99 }).median)
-	}
-	r.table.add(row{what: "the longest frame: a page of paragraphs scrolls as long" + ninety(paragraphs), time: s.of(paragraphs, longest)})
-	add(row{what: fmt.Sprintf("the longest frame: %s entries scroll past", short(entries)) + ninety(session), time: s.of(session, longest), against: "the page of paragraphs", ratio: s.ratioOf(session, paragraphs, longest)}, want{timeAtMost: float64(frameAtMost)})
-	few := most <= nodesAtMost
-	add(row{what: "nodes of the page meanwhile, at most", value: group(int64(most))}, want{text: "≤ " + group(nodesAtMost), met: &few})
-	if used := spreadOf(memory); used.median > 0 {
-		little := used.median <= memoryAtMost
-		ratio, plainly := spread{}, ""
-		if was := spreadOf(bare).median; was > 0 {
-			ratio, plainly = spread{used.median / was, used.low / was, used.high / was}, fmt.Sprintf(" (the page of paragraphs: %.0f MB)", was/(1<<20))
-		}
-		add(row{what: "memory of the page after it: what its process alone has written" + plainly, value: fmt.Sprintf("%.0f MB", used.median/(1<<20)), against: "the page of paragraphs", ratio: ratio}, want{text: "≤ 150 MB", met: &little})
-	}
-	return nil
-}
-
-// sampleOfFrames has the longest frame as the cost.
-func sampleOfFrames(ms []float64) sample {
-	all := make([]time.Duration, len(ms))
-	for i, f := range ms {
-		all[i] = time.Duration(f * 1e6)
-	}
-	s := sampleOf(0, all)
-	s.each = float64(slices.Max(all))
-	return s
 }
 
 // browser is a real one, that shows what a server serves.
@@ -402,37 +285,4 @@ func (t *tab) close() { t.stop() }
 // look evaluates an expression in the page, and waits for what it promises.
 func look[T any](t *tab, expression string) (T, error) {
 	return chromedp.Run(t.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-}
-
-// heaviest is the memory that a process of a page has for itself, of the one that has
-// most; 0 where the system does not tell.
-func (b *browser) heaviest(ctx context.Context) (most int64, err error) {
-	all, err := chromedp.CallBrowser(b.ctx, systeminfo.GetProcessInfo, cdp.Empty{})
-	if err != nil {
-		return 0, err
-	}
-	for _, p := range all.ProcessInfo {
-		if p.Type == "renderer" {
-			most = max(most, privateBytes(int(p.ID)))
-		}
-	}
-	return most, ctx.Err()
-}
-
-// privateBytes is the memory that a process has written and shares with no other, as
-// Linux counts it. What it only reads of the browser's own program (some 20 MB after a
-// page was scrolled, which count as private as long as no other process reads them) is
-// in the file anyway, and dropped when somebody needs the room: no page can help it.
-func privateBytes(pid int) (n int64) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
-	if err != nil {
-		return 0
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		if f := strings.Fields(lines.Text()); len(f) == 3 && (f[0] == "Private_Dirty:" || f[0] == "Private_Hugetlb:") && f[2] == "kB" {
-			kb, _ := strconv.ParseInt(f[1], 10, 64)
-			n += kb << 10
-		}
-	}
-	return n
 }

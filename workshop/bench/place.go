@@ -44,7 +44,7 @@ type place struct {
 	environ      []string // of the processes that use it
 	who          tidemark.Holder
 	ago          time.Duration      // by how much its clock is behind
-	session      tidemark.SessionID // the only one, in a store that was made for it
+	session      tidemark.SessionID // the only one, or the long one, in a store that was made for it
 }
 
 // open makes a store of a backend below a fresh directory.
