@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,6 +107,30 @@ func TestPagesAreBothPartsOfThem(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"paint", "scroll"}, ran); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestAPageThatGetsNoFrameAnyMoreSaysSo(t *testing.T) {
+	b, err := openBrowser(t.Context())
+	if err != nil {
+		t.Skip(err)
+	}
+	defer b.close()
+	defer func(was time.Duration) { noFrame = was }(noFrame)
+	noFrame = time.Second
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<!doctype html><title>stuck</title><div style='height: 9000px'>words</div><script>const frame = requestAnimationFrame; let left = 3; window.requestAnimationFrame = (then) => left-- > 0 ? frame(then) : 0</script>")
+	}))
+	defer site.Close()
+	page, err := b.open(t.Context(), site.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.close()
+	_, err = page.roll(5, "frames.length >= 60")
+	if err == nil || !strings.Contains(err.Error(), noFrames) || !strings.Contains(err.Error(), `"frames":2`) {
+		t.Errorf("error = %v, want that no frames come, after two", err)
 	}
 }
 

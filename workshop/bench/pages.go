@@ -34,8 +34,9 @@ const (
 	wheelPixels = 400
 	// scrollReps is how often a session is scrolled, which takes a minute.
 	scrollReps = 3
-	// tabTimeout is how long a page may take before it counts as broken.
-	tabTimeout = 15 * time.Minute
+	// tabTimeout is how long a page may take before it counts as broken: longer than
+	// the five minutes after which one that is scrolled says itself what it looks like.
+	tabTimeout = 6 * time.Minute
 )
 
 // onPages is what a part is measured with: a real browser before a real server, whose

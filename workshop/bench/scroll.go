@@ -26,8 +26,16 @@ type rolled struct {
 }
 
 // noFrame is how long a page may get no frame before it counts as stuck: on a busy
-// machine the longest frames take a tenth of a second.
-const noFrame = 20 * time.Second
+// machine the longest frames take a tenth of a second. A test has less patience.
+var noFrame = 20 * time.Second
+
+// noFrames is what a page says that the browser draws no more. It was seen now and then,
+// in the second or third minute of scrolling on an idle machine: the main thread of the
+// page slept, no request was open, and no frame was asked of it any more. It did not come
+// again while it was watched for, nine times past 10,000 entries and fifteen past 2,500, so
+// nobody knows yet whose fault it is. Where it comes, what the page looks like is said,
+// and the figures of the other parts are not lost.
+const noFrames = "the browser draws no frames any more"
 
 // roll scrolls a frame at a time until an expression is true. A page that takes very
 // long, or fails, is an error that has what it looks like then.
@@ -50,7 +58,7 @@ func (t *tab) roll(step int, till string) (rolled, error) {
 		};
 		// A page that gets no frame any more is told by a timer: nothing below would run again.
 		const awake = setInterval(() => {
-			if (performance.now() - Math.max(last, began) > %d) end(() => fail(new Error("the browser draws no frames any more: " + stuck())));
+			if (performance.now() - Math.max(last, began) > %d) end(() => fail(new Error("%s: " + stuck())));
 		}, 1000);
 		const end = (how) => { clearInterval(awake); how(); };
 		const turn = (now) => { try { step(now); } catch (e) { wrong.push(String(e.stack)); end(() => fail(new Error("the page cannot be scrolled any more: " + stuck() + location + document.body.innerText.slice(0, 1000)))); } };
@@ -64,7 +72,7 @@ func (t *tab) roll(step int, till string) (rolled, error) {
 			requestAnimationFrame(turn);
 		};
 		requestAnimationFrame(turn);
-	})`, noFrame.Milliseconds(), till, step))
+	})`, noFrame.Milliseconds(), noFrames, till, step))
 }
 
 // scrolling measures the frames, the nodes and the memory of the page of a long
@@ -130,6 +138,11 @@ func (r *run) scrolling(ctx context.Context) error {
 			bare = append(bare, float64(used))
 			return sampleOfFrames(got.Frames), err
 		}})
+	if err != nil && strings.Contains(err.Error(), noFrames) {
+		r.say("%v", err)
+		r.table.skip("scrolling: %s", noFrames)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
