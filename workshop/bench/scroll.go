@@ -67,7 +67,7 @@ func (t *tab) roll(step int, till string) (rolled, error) {
 			if (last) frames.push(now - last);
 			last = now;
 			if (frames.length %% 16 === 0) nodes = Math.max(nodes, document.getElementsByTagName("*").length);
-			if (%s) { end(() => done({ frames, nodes })); return; }
+			if (frames.length && (%s)) { end(() => done({ frames, nodes })); return; }
 			scrollBy({ top: %d, behavior: "instant" });
 			requestAnimationFrame(turn);
 		};
