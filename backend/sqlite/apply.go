@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -271,6 +272,17 @@ func (w *writer) write(b *tidemark.Batch) error {
 }
 
 const (
+	// rowsAtOnce is how many lines of a long append are inserted by one statement: the
+	// place where they go is looked for once.
+	rowsAtOnce = 16
+	lineValues = 12 // of a row
+)
+
+// sqlAppendRows: where a row fails, the whole transaction is undone, so SQLite need not
+// keep what undoes the rows before it (OR FAIL).
+var sqlAppendRows = `INSERT OR FAIL INTO line (` + lineColumns + `) VALUES ` + strings.Repeat(`(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?), `, rowsAtOnce-1) + `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+const (
 	sqlBegin  = `INSERT INTO log (kind, id, length, updated, parent, depth, nodes, turn, sum) VALUES (?1, ?2, 0, 0, 0, 0, 0, 0, 0) RETURNING number`
 	sqlAppend = `INSERT INTO line (` + lineColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
 	sqlGrow   = `UPDATE log SET length = ?2, updated = ?3, parent = ?4, depth = ?5, nodes = ?6, turn = ?7, chain = ?8, sum = ?9 WHERE number = ?1`
@@ -291,10 +303,8 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		}
 	}
 	if !w.arrive(s.head.number, b, a) {
-		for i := range a.Lines {
-			if err := w.insert(sqlAppend, s.head.number, &a.Lines[i], b.StampLine(a.Lines[i]).Batch); err != nil {
-				return err
-			}
+		if err := w.insertAll(s.head.number, b, a.Lines); err != nil {
+			return err
 		}
 	}
 	l := &a.Lines[len(a.Lines)-1]
@@ -312,21 +322,45 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 	}, nil)
 }
 
+// insertAll inserts the lines of an append.
+func (w *writer) insertAll(number int64, b *tidemark.Batch, lines []tidemark.Line) error {
+	for len(lines) >= rowsAtOnce {
+		err := w.c.do(sqlAppendRows, func(st *stmt) {
+			for i := range rowsAtOnce {
+				st.setLine(i*lineValues, number, &lines[i], b.StampLine(lines[i]).Batch)
+			}
+		}, nil)
+		if err != nil {
+			return err
+		}
+		lines = lines[rowsAtOnce:]
+	}
+	for i := range lines {
+		if err := w.insert(sqlAppend, number, &lines[i], b.StampLine(lines[i]).Batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *writer) insert(sql string, number int64, l *tidemark.Line, batch string) error {
-	return w.c.do(sql, func(st *stmt) {
-		st.setInt(1, number<<seqBits|l.Seq)
-		st.setText(2, l.Kind)
-		st.setTextOrNull(3, l.Key)
-		st.setInt(4, l.At.UnixMicro())
-		st.setInt(5, l.Position.Parent)
-		st.setInt(6, l.Position.Depth)
-		st.setInt(7, l.Position.Nodes)
-		st.setInt(8, l.Position.Turn)
-		st.setChain(9, l.Chain)
-		st.setText(10, batch)
-		st.setInt(11, int64(l.Sum))
-		st.setBytes(12, l.Body, isText(l.Body))
-	}, nil)
+	return w.c.do(sql, func(st *stmt) { st.setLine(0, number, l, batch) }, nil)
+}
+
+// setLine binds a line to the parameters that follow the first n.
+func (s *stmt) setLine(n int, number int64, l *tidemark.Line, batch string) {
+	s.setInt(n+1, number<<seqBits|l.Seq)
+	s.setText(n+2, l.Kind)
+	s.setTextOrNull(n+3, l.Key)
+	s.setInt(n+4, l.At.UnixMicro())
+	s.setInt(n+5, l.Position.Parent)
+	s.setInt(n+6, l.Position.Depth)
+	s.setInt(n+7, l.Position.Nodes)
+	s.setInt(n+8, l.Position.Turn)
+	s.setChain(n+9, l.Chain)
+	s.setText(n+10, batch)
+	s.setInt(n+11, int64(l.Sum))
+	s.setBytes(n+12, l.Body, isText(l.Body))
 }
 
 func (w *writer) trim(t tidemark.Trim) error {

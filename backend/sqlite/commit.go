@@ -15,11 +15,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// A group is what one transaction carries out; the bounds keep its first batch
-// from waiting for a very long transaction.
+// A group is what one transaction carries out. The bounds keep its first batch, and
+// whoever waits for the lock file, from waiting for a very long transaction: a large
+// batch has one of its own.
 const (
 	groupBatches = 512
-	groupBytes   = 16 << 20
+	groupBytes   = 64 << 10
 )
 
 // checkpointMillis is how long a purge waits for readers before it leaves the
@@ -123,6 +124,10 @@ func (w *writer) withdraw(p *pending) bool {
 func (w *writer) lead(ctx context.Context, p *pending) {
 	defer w.handOver()
 	w.b.rest.used()
+	// Callers that were just answered get the time to queue their next batch; that
+	// makes the groups of 64 writers a third larger. It is before the lock: a process
+	// with much to do may come back to this only after a while.
+	runtime.Gosched()
 	if err := w.lock.Acquire(ctx); err != nil {
 		w.remove(p)
 		p.err = err
@@ -171,8 +176,10 @@ func (w *writer) takeQueue() []*pending {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, bytes := 0, 0
-	for n < len(w.queue) && w.queue[n].batch != nil && n < groupBatches && bytes < groupBytes {
-		bytes += size(w.queue[n].batch)
+	for n < len(w.queue) && w.queue[n].batch != nil && n < groupBatches {
+		if bytes += size(w.queue[n].batch); n > 0 && bytes > groupBytes {
+			break
+		}
 		n++
 	}
 	group := slices.Clone(w.queue[:n])
@@ -243,9 +250,7 @@ func (w *writer) transact(group []*pending) ([]*pending, error) {
 	begin := w.begin()
 	if group == nil {
 		// The queue is taken as late as possible, to include whoever arrived
-		// meanwhile. Callers that were just answered get the time to queue their
-		// next batch; that makes the groups of 64 writers a third larger.
-		runtime.Gosched()
+		// meanwhile.
 		group = w.takeQueue()
 	}
 	if begin != nil {

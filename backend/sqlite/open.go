@@ -262,7 +262,7 @@ func (b *Backend) openWriting(ctx context.Context, there bool, o *Options, set s
 			}
 		}
 	}
-	lock, err := durable.OpenLock(b.path + ".lock")
+	lock, err := durable.OpenFairLock(b.path + ".lock")
 	if err != nil {
 		return tidemark.Storagef("store %s: %w", b.path, err)
 	}
