@@ -6,7 +6,7 @@ import (
 )
 
 // Ability returns the part of b that implements T, one of the optional
-// interfaces below: Hasher, Sealer, Checker, Mender, Compactor or
+// interfaces below: Hasher, Sealer, Checker, Mender, Compactor, Gatherer or
 // Sharer. It returns ErrUnsupported when b does not implement it. A Backend that
 // wraps another has these methods whether or not the one underneath does, and
 // they return ErrUnsupported where it does not; callers treat both cases alike.
@@ -23,6 +23,8 @@ func Ability[T any](b Backend) (T, error) {
 		what = "cannot be repaired"
 	case *Compactor:
 		what = "cannot be compacted"
+	case *Gatherer:
+		what = "reads one log at a time"
 	case *Sharer:
 		what = "has one user: nobody else could read what is shared"
 	}
@@ -90,6 +92,22 @@ func Compact(ctx context.Context, b Backend) (int64, error) {
 		return 0, err
 	}
 	return compactor.Compact(ctx)
+}
+
+// Gatherer is the ability to read lines of several logs in one round trip, for those
+// who know which.
+type Gatherer interface {
+	// LinesOf returns, for each of the logs that are asked for, those of the lines that
+	// could be read, in the order of their Seqs. It may leave out any: Lines tells whether
+	// one is missing or damaged. The Seqs of a log ascend. Asked for nothing, it does nothing, and
+	// returns ErrUnsupported where it would otherwise.
+	LinesOf(ctx context.Context, asked []LogLines) ([][]Line, error)
+}
+
+// LogLines are some lines of a log.
+type LogLines struct {
+	Log  Key
+	Seqs []int64
 }
 
 // Term is a word, or the beginning of one.

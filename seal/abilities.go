@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -28,6 +29,41 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 			}
 		}
 	}
+}
+
+// LinesOf opens lines of several logs, where the Backend underneath reads them together.
+func (b *Backend) LinesOf(ctx context.Context, asked []tidemark.LogLines) ([][]tidemark.Line, error) {
+	inner, err := tidemark.Ability[tidemark.Gatherer](b.inner)
+	if err != nil {
+		return nil, err
+	}
+	asked = slices.Clone(asked)
+	for i := range asked {
+		if hidden(asked[i].Log.Kind) {
+			asked[i].Seqs = nil
+		}
+	}
+	all, err := inner.LinesOf(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	for i, lines := range all {
+		if asked[i].Log.Kind == tidemark.ActKind {
+			continue
+		}
+		r := lineReader{b: b, log: asked[i].Log}
+		opened := make([]tidemark.Line, 0, len(lines))
+		for _, l := range lines {
+			switch l, err := r.open(ctx, l); {
+			case err == nil:
+				opened = append(opened, l)
+			case !errors.Is(err, tidemark.ErrCorrupt) && !errors.Is(err, tidemark.ErrNotFound):
+				return nil, err
+			}
+		}
+		all[i] = opened
+	}
+	return all, nil
 }
 
 // Mend repairs what can be repaired without the keys.

@@ -151,12 +151,17 @@ const searchTries = 3
 // lookUp asks the index, where there is one for the question. ErrConflict: lines were
 // taken out of it meanwhile.
 func (h *hunt) lookUp(ctx context.Context) error {
-	index, err := h.s.finder(ctx)
+	h.seen, h.groups = make(map[seenHit]bool), make(map[string]int)
+	var index *finder
+	err := inParts(h.s.index != nil && h.s.isFar(ctx), func() (err error) {
+		index, err = h.s.finder(ctx)
+		return err
+	}, func() error { return h.gatherDrafts(ctx) })
 	switch {
 	case err != nil:
 		return err
 	case index == nil || len(h.q.All) == 0:
-		return h.scanned(ctx)
+		return h.scan(ctx)
 	}
 	return h.indexed(ctx, index)
 }
@@ -225,10 +230,6 @@ func (h *hunt) late(part time.Duration) bool {
 
 // indexed reads what the index lacks, then walks through what it offers.
 func (h *hunt) indexed(ctx context.Context, index *finder) error {
-	h.seen, h.groups = make(map[seenHit]bool), make(map[string]int)
-	if err := h.gatherDrafts(ctx); err != nil {
-		return err
-	}
 	for lag, err := range index.behind(ctx) {
 		if isOfSession(err) && h.damaged(err) {
 			continue
@@ -261,10 +262,15 @@ func isOfSession(err error) bool {
 // scanned reads everything.
 func (h *hunt) scanned(ctx context.Context) error {
 	h.seen, h.groups = make(map[seenHit]bool), make(map[string]int)
-	h.answer.Scanned = true
 	if err := h.gatherDrafts(ctx); err != nil {
 		return err
 	}
+	return h.scan(ctx)
+}
+
+// scan reads everything but the drafts.
+func (h *hunt) scan(ctx context.Context) error {
+	h.answer.Scanned = true
 	if err := h.gatherAll(ctx); err != nil {
 		return err
 	}

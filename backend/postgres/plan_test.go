@@ -437,6 +437,13 @@ func hotStatements(t *testing.T, e *explaining) {
 		{"blocks of one's own index", 4, "line_pkey log_pkey", func(t *testing.T) int {
 			return count(t, h.b.Lines(ctx, segment, tidemark.Span{From: 3, To: 3}, tidemark.Span{From: 77, To: 79}))
 		}, 4},
+		{"blocks of several segments", 4, "line_pkey log_pkey", func(t *testing.T) int {
+			got, err := h.b.LinesOf(ctx, []tidemark.LogLines{{Log: segment, Seqs: []int64{3, 77}}, {Log: session, Seqs: []int64{1, 2}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(got[0]) + len(got[1])
+		}, 4},
 		{"which segments of a scope count", 1, "log_pkey record_pkey", func(t *testing.T) int {
 			if _, err := scope.Get(ctx, segment); err != nil {
 				t.Fatal(err)

@@ -60,27 +60,45 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record,
 	}
 	owner := b.whose()
 	args := []any{b.who.tenant, owner, toText(key.Kind), toText(key.ID)}
+	sql := sqlGet
+	if b.scoped() {
+		sql, args = sqlGetScoped, append(args, *b.keeps)
+	}
 	var damage error
-	get := func(sql string, args ...any) error {
+	missing := func() bool { return damage == nil && r.Version == 0 && r.Head.Length == 0 }
+	get := func(queue func(scan func(pgx.Rows) error, batch *pgx.Batch)) error {
 		return b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
-			each(batch.Queue(sql, args...), func(rows pgx.Rows) (err error) {
+			queue(func(rows pgx.Rows) (err error) {
 				r, damage, err = scanRecord(rows, key, &owner)
 				return err
-			})
+			}, batch)
 		})
 	}
-	if b.scoped() {
-		err = get(sqlGetScoped, append(args, *b.keeps)...)
-	} else {
-		err = get(sqlGet, args...)
+	session := sessionOf(key)
+	if b.of != nil {
+		session = nil
+	}
+	// Sessions are mostly one's own. Of what else belongs to one, most is mostly not
+	// there, and others are asked for it in the same round trip.
+	together := session != nil && key.Kind != kindSession
+	err = get(func(scan func(pgx.Rows) error, batch *pgx.Batch) {
+		each(batch.Queue(sql, args...), scan)
+		if together {
+			each(batch.Queue(sqlGetShared, append(slices.Clone(args), *session)...), func(rows pgx.Rows) error {
+				if !missing() {
+					return nil
+				}
+				return scan(rows)
+			})
+		}
+	})
+	if err == nil && session != nil && !together && missing() {
+		err = get(func(scan func(pgx.Rows) error, batch *pgx.Batch) {
+			each(batch.Queue(sqlGetShared, append(args, *session)...), scan)
+		})
 	}
 	if err != nil {
 		return tidemark.Record{}, err
-	}
-	if session := sessionOf(key); b.of == nil && session != nil && damage == nil && r.Version == 0 && r.Head.Length == 0 {
-		if err := get(sqlGetShared, append(args, *session)...); err != nil {
-			return tidemark.Record{}, err
-		}
 	}
 	r.Owner = b.nameOf(owner)
 	switch {
@@ -342,12 +360,17 @@ func (p *pager) page(ctx context.Context) (there bool, err error) {
 }
 
 func (p *pager) scan(rows pgx.Rows, first, last, trimmed *int64) (f foundLine, err error) {
-	var log id
+	return scanLine(rows, func() tidemark.Key { return p.key }, first, last, trimmed)
+}
+
+// scanLine reads a line, after the caller's own columns, which may say of which log.
+func scanLine(rows pgx.Rows, log func() tidemark.Key, before ...any) (f foundLine, err error) {
+	var id id
 	var seq, parent, depth, nodes, turn, sum *int64
 	var kind, key, batch *string
 	var at *time.Time
 	l := &f.line
-	err = rows.Scan(first, last, trimmed, &log, &seq, &kind, &key, &at, &parent, &depth, &nodes, &turn, &l.Chain, &batch, &sum, &l.Body)
+	err = rows.Scan(append(before, &id, &seq, &kind, &key, &at, &parent, &depth, &nodes, &turn, &l.Chain, &batch, &sum, &l.Body)...)
 	if err != nil || seq == nil {
 		return f, err
 	}
@@ -356,14 +379,18 @@ func (p *pager) scan(rows pgx.Rows, first, last, trimmed *int64) (f foundLine, e
 		l.Key = fromText(*key)
 	}
 	l.Position = tidemark.Position{Parent: *parent, Depth: *depth, Nodes: *nodes, Turn: *turn}
-	if l.Sum = uint32(*sum); *sum != int64(l.Sum) || l.Sum != l.Checksum(p.key) {
-		return foundLine{tidemark.Line{Seq: *seq}, p.damage(*seq, "the line does not match its sum")}, nil
+	if l.Sum = uint32(*sum); *sum != int64(l.Sum) || l.Sum != l.Checksum(log()) {
+		return foundLine{tidemark.Line{Seq: *seq}, damagedLine(log(), *seq, "the line does not match its sum")}, nil
 	}
 	return f, nil
 }
 
+func damagedLine(log tidemark.Key, seq int64, what string) error {
+	return &tidemark.Damage{Key: log, Seq: seq, Place: "table line", What: what}
+}
+
 func (p *pager) damage(seq int64, what string) error {
-	return &tidemark.Damage{Key: p.key, Seq: seq, Place: "table line", What: what}
+	return damagedLine(p.key, seq, what)
 }
 
 // settle puts a damage in the place of each missing line, and notes what is

@@ -3,6 +3,7 @@ package index
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -106,48 +107,72 @@ func (c *Cache) forget(id string) {
 	}
 }
 
-// fetch returns how blocks of a segment are read: from the cache, and the others
-// in one call. Who reads a segment from its beginning to its end does not keep
-// what it read, or nothing else would be left in the cache.
+// fetch returns how blocks of a segment are read: from the cache, with what other
+// segments want in a round, and the others in one call. Who reads a segment from its
+// beginning to its end does not keep what it read, or nothing else would be left in the
+// cache.
 func (ix *Index) fetch(id string, keep bool) segment.Fetch {
 	return func(ctx context.Context, numbers []int64) ([][]byte, error) {
 		got := make([][]byte, len(numbers))
-		var spans []tidemark.Span
-		var missing []int // of numbers, in the order of spans
+		missing := make([]int64, 0, len(numbers))
 		for i, n := range numbers {
-			if got[i] = ix.o.Cache.get(place{id, n}); got[i] != nil {
-				continue
+			if got[i] = ix.o.Cache.get(place{id, n}); got[i] == nil {
+				missing = append(missing, n)
 			}
-			if m := len(missing); m > 0 && numbers[missing[m-1]] == n-1 {
-				spans[len(spans)-1].To = n
-			} else {
-				spans = append(spans, tidemark.Span{From: n, To: n})
-			}
-			missing = append(missing, i)
 		}
 		if len(missing) == 0 {
 			return got, nil
 		}
-		next := 0
-		for l, err := range ix.k.Backend().Lines(ctx, segmentKey(id), spans...) {
-			if err != nil {
-				return nil, err
-			}
-			if next == len(missing) || l.Seq != numbers[missing[next]] {
-				break
-			}
-			got[missing[next]] = l.Body
-			if keep {
-				ix.o.Cache.add(place{id, l.Seq}, l.Body)
-			}
-			next++
+		read := make(map[int64][]byte, len(missing))
+		for _, l := range gather(ctx, segmentKey(id), slices.Compact(slices.Sorted(slices.Values(missing)))) {
+			read[l.Seq] = l.Body
 		}
-		if next < len(missing) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
+		missing = slices.DeleteFunc(missing, func(n int64) bool { return read[n] != nil })
+		if err := ix.read(ctx, id, missing, read); err != nil {
+			return nil, err
+		}
+		for i, n := range numbers {
+			if got[i] != nil {
+				continue
 			}
-			return nil, &tidemark.Damage{Key: segmentKey(id), Seq: numbers[missing[next]], What: "it is missing"}
+			got[i] = read[n]
+			if keep {
+				ix.o.Cache.add(place{id, n}, got[i])
+			}
 		}
 		return got, nil
 	}
+}
+
+// read reads blocks of one segment.
+func (ix *Index) read(ctx context.Context, id string, missing []int64, into map[int64][]byte) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	var spans []tidemark.Span
+	for i, n := range missing {
+		if i > 0 && missing[i-1] == n-1 {
+			spans[len(spans)-1].To = n
+		} else {
+			spans = append(spans, tidemark.Span{From: n, To: n})
+		}
+	}
+	next := 0
+	for l, err := range ix.k.Backend().Lines(ctx, segmentKey(id), spans...) {
+		if err != nil {
+			return err
+		}
+		if next == len(missing) || l.Seq != missing[next] {
+			break
+		}
+		into[l.Seq] = l.Body
+		next++
+	}
+	if next < len(missing) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return &tidemark.Damage{Key: segmentKey(id), Seq: missing[next], What: "it is missing"}
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,33 @@ var places = map[string]place{
 		t.Cleanup(func() { b.Close() })
 		return b, b
 	},
+}
+
+// far reads lines of several logs together, but not always, and not all that there are.
+type far struct {
+	tidemark.Backend
+	calls, logs atomic.Int64 // of LinesOf, and what was asked for in all of them
+}
+
+func (f *far) LinesOf(ctx context.Context, asked []tidemark.LogLines) ([][]tidemark.Line, error) {
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	f.logs.Add(int64(len(asked)))
+	if f.calls.Add(1)%7 == 0 {
+		return nil, tidemark.Storagef("far away")
+	}
+	all := make([][]tidemark.Line, len(asked))
+	for i, a := range asked {
+		for _, seq := range a.Seqs {
+			for l, err := range f.Lines(ctx, a.Log, tidemark.Span{From: seq, To: seq}) {
+				if err == nil && seq%5 != 0 {
+					all[i] = append(all[i], l)
+				}
+			}
+		}
+	}
+	return all, nil
 }
 
 func sealed(inner place) place {

@@ -95,7 +95,7 @@ func (s *snapshot) search(ctx context.Context, q *Query, yield func(Hit, error) 
 	if err != nil {
 		return true, err
 	}
-	for hit, err := range segment.Search(ctx, readers, *q) {
+	for hit, err := range segment.SearchTogether(ctx, readers, *q, s.ix.together(ctx)) {
 		if err != nil {
 			return true, err
 		}

@@ -1,8 +1,10 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -27,18 +29,28 @@ type Hit struct {
 	Sure bool
 }
 
+// Together calls do with 0 to n-1 and returns when all calls have returned. They may
+// run at the same time, so that what they fetch is fetched in one go.
+type Together func(ctx context.Context, n int, do func(ctx context.Context, i int))
+
 // Search yields the lines of several segments that match, newest first. A line
 // that is in several of them is yielded once. To go on later, ask for what is
 // before the last hit.
 func Search(ctx context.Context, segments []*Reader, q Query) iter.Seq2[Hit, error] {
+	return SearchTogether(ctx, segments, q, nil)
+}
+
+// SearchTogether is Search that asks more and more segments at once, the longer they
+// have too few hits. Nil: one after the other.
+func SearchTogether(ctx context.Context, segments []*Reader, q Query, together Together) iter.Seq2[Hit, error] {
 	return func(yield func(Hit, error) bool) {
-		var open []*stream
+		all := streams{together: together, atOnce: 1}
 		for _, r := range segments {
-			open = append(open, &stream{r: r, q: &q})
+			all.open = append(all.open, &stream{r: r, q: &q})
 		}
 		var last *Hit
 		for {
-			best, err := newest(ctx, open)
+			best, err := all.newest(ctx)
 			if err != nil {
 				yield(Hit{}, err)
 				return
@@ -58,29 +70,65 @@ func Search(ctx context.Context, segments []*Reader, q Query) iter.Seq2[Hit, err
 	}
 }
 
+// streams are those of the segments of one search.
+type streams struct {
+	open     []*stream
+	together Together
+	atOnce   int // how many are asked next, where they are asked together
+}
+
+// Each turn asks so many times as many segments as the one before: a frequent word is
+// in the newest, a rare one has to be looked for in all.
+const (
+	moreAtOnce = 4
+	mostAtOnce = 64
+)
+
 // newest returns the stream with the newest hit, nil when all are at their end. A
-// segment is not asked before its newest line could be the answer.
-func newest(ctx context.Context, open []*stream) (best *stream, err error) {
+// segment is not asked before its newest line could be the answer, unless it is asked
+// together with one of which that is so.
+func (a *streams) newest(ctx context.Context) (best *stream, err error) {
 	for {
 		best = nil
-		var unread *stream
-		for _, s := range open {
+		var unread []*stream
+		for _, s := range a.open {
 			switch {
 			case len(s.ready) > 0:
 				if best == nil || s.ready[0].Compare(best.ready[0].Line) > 0 {
 					best = s
 				}
-			case !s.over && (unread == nil || s.bound() > unread.bound()):
-				unread = s
+			case !s.over:
+				unread = append(unread, s)
 			}
 		}
-		if unread == nil || best != nil && best.ready[0].At > unread.bound() {
+		slices.SortStableFunc(unread, func(x, y *stream) int { return cmp.Compare(y.bound(), x.bound()) })
+		if len(unread) == 0 || best != nil && best.ready[0].At > unread[0].bound() {
 			return best, nil
 		}
-		if err := unread.fill(ctx); err != nil {
+		if err := a.fill(ctx, unread); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// fill fills the first of some streams, and as many more as are to be asked at once.
+func (a *streams) fill(ctx context.Context, unread []*stream) error {
+	if a.together == nil {
+		return unread[0].fill(ctx)
+	}
+	n := min(len(unread), a.atOnce)
+	a.atOnce = min(moreAtOnce*a.atOnce, mostAtOnce)
+	if n == 1 {
+		return unread[0].fill(ctx)
+	}
+	errs := make([]error, n)
+	a.together(ctx, n, func(ctx context.Context, i int) { errs[i] = unread[i].fill(ctx) })
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Count returns how many lines of a segment match, and how many of these are not

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -260,6 +261,15 @@ func TestABuilderThatWasResetMakesWhatANewOneMakes(t *testing.T) {
 	})
 }
 
+// atOnce is a segment.Together.
+func atOnce(ctx context.Context, n int, do func(context.Context, int)) {
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { do(ctx, i) })
+	}
+	wait.Wait()
+}
+
 func TestSegmentsFindTogetherAndMergedWhatOneFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		docs := someDocs(60).Draw(t, "docs")
@@ -276,6 +286,10 @@ func TestSegmentsFindTogetherAndMergedWhatOneFinds(t *testing.T) {
 		found, _ := verified(t, docs, q, segment.Search(context.Background(), readers, q))
 		if diff := cmp.Diff(naive(docs, q), found); diff != "" {
 			t.Fatalf("together, %+v (-want +got):\n%s", q, diff)
+		}
+		found, _ = verified(t, docs, q, segment.SearchTogether(context.Background(), readers, q, atOnce))
+		if diff := cmp.Diff(naive(docs, q), found); diff != "" {
+			t.Fatalf("asked at once, %+v (-want +got):\n%s", q, diff)
 		}
 		// What is left out of one segment may well be in another.
 		var left []doc

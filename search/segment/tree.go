@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"sort"
 )
 
 // A tree finds values by keys, and by their ordinals, which count the keys from
@@ -190,12 +191,7 @@ func parseNode(number int64, block []byte, level int) ([]child, error) {
 
 // covering returns which of the children may have keys of a range.
 func (k keyRange) covering(children []child) []child {
-	from := 0
-	for i := range children {
-		if bytes.Compare(children[i].key, k.from) <= 0 {
-			from = i
-		}
-	}
+	from := max(sort.Search(len(children), func(i int) bool { return bytes.Compare(children[i].key, k.from) > 0 })-1, 0)
 	to := from + 1
 	for to < len(children) && !k.before(children[to].key) {
 		to++
@@ -212,12 +208,7 @@ func (r *Reader) leaves(ctx context.Context, root int64, kind byte, ranges []key
 // leavesOf returns, for each of some ordinals, the leaf with the key of it.
 func (r *Reader) leavesOf(ctx context.Context, root int64, kind byte, ordinals []int64) ([][]int64, error) {
 	return r.descend(ctx, root, kind, len(ordinals), func(i int, c []child) []child {
-		at := 0
-		for j := range c {
-			if c[j].ordinal <= ordinals[i] {
-				at = j
-			}
-		}
+		at := max(sort.Search(len(c), func(j int) bool { return c[j].ordinal > ordinals[i] })-1, 0)
 		return c[at : at+1]
 	})
 }

@@ -184,9 +184,12 @@ var parts = []part{
 	{"chat", (*run).chatting},
 	{"fleet", (*run).herding},
 	{"daemons", (*run).shifts},
-	{"team", (*run).teaming},
-	{"paint", (*run).painting},
-	{"scroll", (*run).scrolling},
+	{"team-append", inTeam((*run).teamAppending)},
+	{"team-tail", inTeam((*run).teamTails)},
+	{"team-index", inTeam((*run).teamIndexes)},
+	{"team-http", inTeam((*run).teamServers)},
+	{"pages-paint", (*run).painting},
+	{"pages-scroll", (*run).scrolling},
 	{"tree", (*run).growing}, // last, for it changes the sessions
 }
 
@@ -197,16 +200,28 @@ func partNames() (names []string) {
 	return names
 }
 
+// partsNamed reads a list of parts, empty for all of them. What the names of several
+// begin with, before a hyphen, names all of these.
+func partsNamed(only string) (chosen []string, err error) {
+	for _, name := range strings.FieldsFunc(only, func(c rune) bool { return c == ',' || c == ' ' }) {
+		before := len(chosen)
+		for _, p := range partNames() {
+			if p == name || strings.HasPrefix(p, name+"-") {
+				chosen = append(chosen, p)
+			}
+		}
+		if len(chosen) == before {
+			return nil, fmt.Errorf("there is no part %q, only %s", name, strings.Join(partNames(), ", "))
+		}
+	}
+	return chosen, nil
+}
+
 // all measures the parts that are named, every one when none is.
 func (r *run) all(ctx context.Context, dir, only string) error {
-	chosen := strings.FieldsFunc(only, func(c rune) bool { return c == ',' || c == ' ' })
-	if slices.Contains(chosen, "pages") { // what both parts of them are called together
-		chosen = append(slices.DeleteFunc(chosen, func(name string) bool { return name == "pages" }), "paint", "scroll")
-	}
-	for _, name := range chosen {
-		if !slices.Contains(partNames(), name) {
-			return fmt.Errorf("there is no part %q, only %s", name, strings.Join(partNames(), ", "))
-		}
+	chosen, err := partsNamed(only)
+	if err != nil {
+		return err
 	}
 	if r.program != "" {
 		program, err := filepath.Abs(r.program)
@@ -215,7 +230,6 @@ func (r *run) all(ctx context.Context, dir, only string) error {
 		}
 		r.program = program
 	}
-	var err error
 	if r.dir, err = os.MkdirTemp(dir, "tidemark-bench-"); err != nil {
 		return err
 	}

@@ -68,40 +68,35 @@ type teamPlace struct {
 	without *place // as a superuser, to whom no policy applies
 }
 
-// teaming measures what a team uses: the store on PostgreSQL, and servers
-// in front of it.
-func (r *run) teaming(ctx context.Context) error {
-	t, err := r.openTeam(ctx)
-	if pgtest.IsMissing(err) {
-		r.table.skip("%s", err)
-		return nil
+// inTeam is a part that measures what a team uses, the store on PostgreSQL or servers
+// in front of it, in a database of its own.
+func inTeam(work func(*run, context.Context, *teamPlace) error) func(*run, context.Context) error {
+	return func(r *run, ctx context.Context) error {
+		t, err := r.openTeam(ctx)
+		if pgtest.IsMissing(err) {
+			r.table.skip("%s", err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer t.cluster.End()
+		defer func() {
+			t.with.close()
+			t.without.close()
+		}()
+		return work(r, ctx, t)
 	}
-	if err != nil {
-		return err
-	}
-	defer t.cluster.End()
-	defer func() {
-		t.with.close()
-		t.without.close()
-	}()
+}
+
+// teamAppending measures appends, by one and by many, and beside an import.
+func (r *run) teamAppending(ctx context.Context, t *teamPlace) error {
 	for _, writers := range []int{1, t.writers} {
 		if err := r.teamAppends(ctx, t, writers); err != nil {
 			return err
 		}
 	}
-	if err := r.teamTails(ctx, t); err != nil {
-		return err
-	}
-	if err := r.teamBeside(ctx, t); err != nil {
-		return err
-	}
-	if err := r.teamIndexes(ctx, t); err != nil {
-		return err
-	}
-	if !r.hasProgram() {
-		return nil
-	}
-	return r.teamServers(ctx, t)
+	return r.teamBeside(ctx, t)
 }
 
 func (r *run) openTeam(ctx context.Context) (t *teamPlace, err error) {

@@ -32,6 +32,15 @@ type serving struct {
 
 // teamServers measures real servers, in processes of their own.
 func (r *run) teamServers(ctx context.Context, t *teamPlace) error {
+	if !r.hasProgram() {
+		return nil
+	}
+	long := t.logs[1]
+	r.say("making %s entries in PostgreSQL", short(long))
+	var err error
+	if t.with.session, err = t.with.converse(ctx, long); err != nil {
+		return err
+	}
 	dir := filepath.Join(r.dir, "nodes")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -53,7 +62,6 @@ func (r *run) teamServers(ctx context.Context, t *teamPlace) error {
 			return err
 		}
 	}
-	var err error
 	if v.client, err = at.Client(t.followers); err != nil {
 		return err
 	}
