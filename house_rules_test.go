@@ -211,6 +211,34 @@ func noInits(r room) (broken []string) {
 	return broken
 }
 
+// nothingIsCompiled looks for expressions and templates that every start of the
+// program would compile: those of variables of a room, outside every function.
+func nothingIsCompiled(r room) (broken []string) {
+	if r.forTests() {
+		return nil
+	}
+	for _, f := range r.files {
+		for _, d := range f.Decls {
+			vars, ok := d.(*ast.GenDecl)
+			if !ok || vars.Tok != token.VAR {
+				continue
+			}
+			ast.Inspect(vars, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.FuncLit:
+					return false
+				case *ast.SelectorExpr:
+					if in, ok := n.X.(*ast.Ident); ok && (in.Name == "regexp" || in.Name == "template") && strings.HasPrefix(n.Sel.Name, "Must") {
+						broken = append(broken, fmt.Sprintf("%s: %s.%s for a variable of the room", r.at(n), in.Name, n.Sel.Name))
+					}
+				}
+				return true
+			})
+		}
+	}
+	return broken
+}
+
 func oneComment(r room) []string {
 	want := "Package " + r.name
 	if r.name == "main" {

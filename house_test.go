@@ -23,7 +23,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 var floors = map[string][]string{
 	"ground": {
 		".", "internal/records", "internal/vault", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
-		"internal/hint", "internal/project", "internal/unit",
+		"internal/hint", "internal/project", "internal/unit", "internal/expression",
 	},
 	"craft": {
 		"store", "store/upkeep", "store/hits", "store/rewind", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
@@ -90,6 +90,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"model/modeltest", "model/standin", "providers are also asked over HTTP, before a stand-in for their server"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
 	{"internal/project", "internal/durable", "a work tree belongs to this user"},
+	{"internal/project", "internal/expression", "a folder is looked at with an expression that most runs do not need"},
 	{"internal/vault", "internal/records", "what a mask stands for is a record"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},
 }
@@ -236,6 +237,13 @@ var rules = []rule{
 		broken:    noInits,
 		plantedAt: "store",
 		planted:   "// Package store registers.\npackage store\nfunc init() {}",
+	},
+	{
+		name:      "no expression and no template is compiled because a package was linked",
+		reason:    "a run of the program needs few of them and would wait for all, at every start; internal/expression compiles one at its first use",
+		broken:    nothingIsCompiled,
+		plantedAt: "store",
+		planted:   "// Package store matches.\npackage store\nimport \"regexp\"\nvar word = regexp.MustCompile(`a`)",
 	},
 	{
 		name:      "every room has one package comment, and it says its name first",

@@ -2,9 +2,9 @@ package open
 
 import (
 	"os"
-	"regexp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
@@ -23,7 +23,7 @@ func Databases(environ []string) func() (map[string]string, error) {
 }
 
 // databaseName is what a database may be called: the name is kept in other databases.
-var databaseName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+var databaseName = expression.WhenNeeded(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
 // ReadDatabases reads a YAML file with the URLs of databases by name. ErrInvalid: it
 // cannot be read, or has what is no database.
@@ -39,7 +39,7 @@ func ReadDatabases(file string) (map[string]string, error) {
 	}
 	for name, url := range all {
 		switch {
-		case !databaseName.MatchString(name):
+		case !databaseName().MatchString(name):
 			return nil, tidemark.Invalidf("databases %s: %q is no name: want small letters, digits and . _ -", file, name)
 		case !IsPostgres(url):
 			return nil, hint.With(tidemark.Invalidf("databases %s: %s is no database", file, name), "write %s: postgres://ROLE@HOST/DATABASE", name)

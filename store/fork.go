@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
@@ -80,7 +80,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 	return forked, err
 }
 
-var forkMark = regexp.MustCompile(`^(.*) \(fork(?: ([0-9]{1,6}))?\)$`)
+var forkMark = expression.WhenNeeded(`^(.*) \(fork(?: ([0-9]{1,6}))?\)$`)
 
 // forkTitle is the title of a fork: the given one, unless that is empty or the
 // source's. Then it is the source's with a mark, so that the two can be told
@@ -98,7 +98,7 @@ func forkTitle(title string, source tidemark.Session) string {
 // MarkFork marks a title as that of a fork: "talk (fork)", "talk (fork 2)".
 func MarkFork(title string) string {
 	n := 1
-	if m := forkMark.FindStringSubmatch(title); m != nil {
+	if m := forkMark().FindStringSubmatch(title); m != nil {
 		n, _ = strconv.Atoi(cmp.Or(m[2], "1"))
 		title, n = m[1], n+1
 	}

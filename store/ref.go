@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
@@ -50,11 +50,11 @@ func (e *AmbiguousError) Error() string {
 func (e *AmbiguousError) Is(target error) bool { return target == tidemark.ErrInvalid }
 
 var (
-	refNewest = regexp.MustCompile(`^@-([1-9][0-9]{0,5})$`)
-	refUp     = regexp.MustCompile(`^(.*)~([0-9]{1,9})$`)
-	refNode   = regexp.MustCompile(`^n([0-9]{1,18})$`)
-	refSeq    = regexp.MustCompile(`^[0-9]{1,18}$`)
-	refPrefix = regexp.MustCompile(`^[0-9a-fA-F-]+$`)
+	refNewest = expression.WhenNeeded(`^@-([1-9][0-9]{0,5})$`)
+	refUp     = expression.WhenNeeded(`^(.*)~([0-9]{1,9})$`)
+	refNode   = expression.WhenNeeded(`^n([0-9]{1,18})$`)
+	refSeq    = expression.WhenNeeded(`^[0-9]{1,18}$`)
+	refPrefix = expression.WhenNeeded(`^[0-9a-fA-F-]+$`)
 )
 
 // Resolve returns what a reference means. A reference is an id or a unique prefix
@@ -107,7 +107,7 @@ func (s *Store) Resolve(ctx context.Context, ref, project string) (Point, error)
 // splitRef splits SESSION@POINT~N.
 func splitRef(ref string) (session, point string, up int) {
 	session = ref
-	if m := refUp.FindStringSubmatch(session); m != nil {
+	if m := refUp().FindStringSubmatch(session); m != nil {
 		session = m[1]
 		up, _ = strconv.Atoi(m[2])
 	}
@@ -133,12 +133,12 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 	if ref == "last" {
 		return s.newest(ctx, project, 1)
 	}
-	if m := refNewest.FindStringSubmatch(ref); m != nil {
+	if m := refNewest().FindStringSubmatch(ref); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		return s.newest(ctx, project, n)
 	}
 	found := make(map[string]Info)
-	if len(ref) >= minPrefix && refPrefix.MatchString(ref) {
+	if len(ref) >= minPrefix && refPrefix().MatchString(ref) {
 		q := tidemark.Query{Kind: kindSession, Prefix: strings.ToLower(ref), Order: tidemark.ByID, Limit: maxCandidates + 1}
 		for r, err := range s.backend.List(ctx, q) {
 			i, err := infoIf(r, err)
@@ -238,10 +238,10 @@ func (v *View) seqOf(ctx context.Context, point string) (int64, error) {
 	switch {
 	case point == "":
 		return 0, nil
-	case refNode.MatchString(point):
+	case refNode().MatchString(point):
 		n, _ := strconv.ParseInt(point[1:], 10, 64)
 		return v.NodeEnd(ctx, n)
-	case refSeq.MatchString(point):
+	case refSeq().MatchString(point):
 		seq, _ := strconv.ParseInt(point, 10, 64)
 		return seq, v.has(ctx, seq)
 	}

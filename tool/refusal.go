@@ -3,11 +3,10 @@ package tool
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
@@ -18,24 +17,18 @@ import (
 var (
 	// noNetwork matches messages of programs that cannot resolve a name or
 	// reach a host.
-	noNetwork = whenNeeded(`(?i)could not resolve|name resolution|name or service not known|network is unreachable|no address associated|getaddrinfo|ENOTFOUND|EAI_AGAIN|ENETUNREACH|` +
+	noNetwork = expression.WhenNeeded(`(?i)could not resolve|name resolution|name or service not known|network is unreachable|no address associated|getaddrinfo|ENOTFOUND|EAI_AGAIN|ENETUNREACH|` +
 		`dial tcp|failed to establish a new connection|failed to lookup address|unable to resolve host|connection refused|proxyconnect|tunnel connection failed|CONNECT tunnel failed|ProxyError|address family not supported`)
 	// namedHost finds the host in such a message.
-	namedHost = whenNeeded(`(?i)(?:the sandbox does not allow the host "|could not resolve host: |could not resolve proxy: |unable to resolve host address .|lookup |ENOTFOUND |EAI_AGAIN |https?://(?:[^/\s@]*@)?)([a-z0-9][a-z0-9.-]*\.[a-z][a-z0-9-]*)`)
+	namedHost = expression.WhenNeeded(`(?i)(?:the sandbox does not allow the host "|could not resolve host: |could not resolve proxy: |unable to resolve host address .|lookup |ENOTFOUND |EAI_AGAIN |https?://(?:[^/\s@]*@)?)([a-z0-9][a-z0-9.-]*\.[a-z][a-z0-9-]*)`)
 	// noFile matches messages about files that do not exist or are not
 	// accessible.
-	noFile = whenNeeded(`(?i)no such file or directory|permission denied|read-only file system|operation not permitted|EROFS|EACCES|ENOENT|FileNotFoundError|PermissionError`)
+	noFile = expression.WhenNeeded(`(?i)no such file or directory|permission denied|read-only file system|operation not permitted|EROFS|EACCES|ENOENT|FileNotFoundError|PermissionError`)
 	// ownPath matches paths that each sandbox has for itself.
-	ownPath = whenNeeded(`^/(dev|proc|tmp|var/tmp)(/|$)`)
+	ownPath = expression.WhenNeeded(`^/(dev|proc|tmp|var/tmp)(/|$)`)
 	// namedPath matches an absolute path, or one in the home folder.
-	namedPath = whenNeeded(`(?:^|[\s'"=:(\x60])(~?/[^\s'":,;)\x60]+)`)
+	namedPath = expression.WhenNeeded(`(?:^|[\s'"=:(\x60])(~?/[^\s'":,;)\x60]+)`)
 )
-
-// whenNeeded compiles an expression at its first use: most runs of the program
-// need none of these, and each would pay for them when it starts.
-func whenNeeded(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
-}
 
 // refusal says in a sentence what the sandbox denied to a program that failed,
 // and how to get it; "" when it failed for another reason.

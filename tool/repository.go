@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 // Git runs programs that the configuration of a repository names: a file
@@ -31,8 +33,8 @@ var dataSettings = []string{
 const maxGitConfig = 256 << 10
 
 var (
-	gitSection = whenNeeded(`^\[([A-Za-z0-9-]+)( "[^"\\]*")?\]$`)
-	gitSetting = whenNeeded(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=[^\x00-\x08\x0b-\x1f]*)?$`)
+	gitSection = expression.WhenNeeded(`^\[([A-Za-z0-9-]+)( "[^"\\]*")?\]$`)
+	gitSetting = expression.WhenNeeded(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=[^\x00-\x08\x0b-\x1f]*)?$`)
 )
 
 // safeRepository reports whether git, started in the shell's directory,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
@@ -185,7 +186,7 @@ func parseEvent(event chat.HookEvent, raw json.RawMessage) (all []Definition, le
 }
 
 // simple is a matcher that names tools, and is no expression.
-var simple = regexp.MustCompile(`^[A-Za-z0-9_|]+$`)
+var simple = expression.WhenNeeded(`^[A-Za-z0-9_|]+$`)
 
 // matcher returns which tools a matcher is for: "" and * for all, names with |
 // between them, or a regular expression that a part of the name matches.
@@ -194,7 +195,7 @@ func matcher(text string) (func(string) bool, error) {
 		return func(string) bool { return true }, nil
 	}
 	one := func(name string) bool { return slices.Contains(strings.Split(text, "|"), name) }
-	if !simple.MatchString(text) {
+	if !simple().MatchString(text) {
 		re, err := regexp.Compile(text)
 		if err != nil {
 			return nil, err

@@ -12,12 +12,12 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
@@ -110,11 +110,11 @@ func (f Files) Read() ([]Server, error) {
 
 // serverName is what a server may be called: its name is part of the names of
 // its tools, which models take in this form only.
-var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
+var serverName = expression.WhenNeeded(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
 
 // CheckName returns ErrInvalid for a name that no server can have.
 func CheckName(name string) error {
-	if !serverName.MatchString(name) || strings.Contains(name, "__") {
+	if !serverName().MatchString(name) || strings.Contains(name, "__") {
 		return tidemark.Invalidf("server %.60q: a name has letters, digits, - and single _, and is at most 32 long", name)
 	}
 	return nil
@@ -214,7 +214,7 @@ func (s Server) Request(root string) chat.StartRequest {
 }
 
 // variable is a reference to the environment: ${NAME} or ${NAME:-DEFAULT}.
-var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}`)
+var variable = expression.WhenNeeded(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}`)
 
 // expanded is a server with the values of the variables that its definition
 // names. A variable that is not set and has no default is ErrInvalid.
@@ -226,8 +226,8 @@ func (s Server) expanded(environ []string) (Server, error) {
 	}
 	var missing []string
 	expand := func(text string) string {
-		return variable.ReplaceAllStringFunc(text, func(ref string) string {
-			m := variable.FindStringSubmatch(ref)
+		return variable().ReplaceAllStringFunc(text, func(ref string) string {
+			m := variable().FindStringSubmatch(ref)
 			if v, ok := values[m[1]]; ok {
 				return v
 			}

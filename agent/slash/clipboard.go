@@ -6,13 +6,13 @@ import (
 	"errors"
 	"io"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
@@ -41,11 +41,11 @@ func clipboards(system string) []clipboard {
 	}
 }
 
-var appleLiteral = regexp.MustCompile(`«data PNGf([0-9A-F]*)»`)
+var appleLiteral = expression.WhenNeeded(`«data PNGf([0-9A-F]*)»`)
 
 // appleData reads what AppleScript prints for data: «data PNGf89504E47…».
 func appleData(printed []byte) []byte {
-	found := appleLiteral.FindSubmatch(printed)
+	found := appleLiteral().FindSubmatch(printed)
 	if found == nil {
 		return nil
 	}

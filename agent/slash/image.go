@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -202,7 +202,7 @@ func sizeText(bytes int) string {
 }
 
 // imageSigns finds what stands for images in a line.
-var imageSigns = regexp.MustCompile(`\[image( \d+)?: [^\[\]\n]{1,60}, [0-9.]+ (bytes|KiB|MiB)\]`)
+var imageSigns = expression.WhenNeeded(`\[image( \d+)?: [^\[\]\n]{1,60}, [0-9.]+ (bytes|KiB|MiB)\]`)
 
 // Pasted returns the images that stand in a line, in their order, and says which
 // of them are known by their name only: they were pasted in another session.
@@ -210,7 +210,7 @@ func (c *Conversation) Pasted(line string) (images []tidemark.Block) {
 	c.pasted.mu.Lock()
 	list := slices.Clone(c.pasted.list)
 	c.pasted.mu.Unlock()
-	for _, sign := range imageSigns.FindAllString(line, maxPasted) {
+	for _, sign := range imageSigns().FindAllString(line, maxPasted) {
 		i := slices.IndexFunc(list, func(p pastedImage) bool { return p.sign == sign })
 		if i < 0 {
 			c.note("%s is not here any more: only its name is sent. Paste it again to send it.", sign)

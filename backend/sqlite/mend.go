@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 // Mend makes files private again and rebuilds damaged indexes of the tables. It
@@ -91,8 +91,8 @@ func (i *diagnosis) unsafe() bool {
 }
 
 var (
-	inTree  = regexp.MustCompile(`^Tree (\d+) `)
-	inIndex = regexp.MustCompile(`(?:missing from|entries in|entry in) index (\S+)$`)
+	inTree  = expression.WhenNeeded(`^Tree (\d+) `)
+	inIndex = expression.WhenNeeded(`(?:missing from|entries in|entry in) index (\S+)$`)
 )
 
 // diagnose finds out by SQLite's own check what is damaged.
@@ -120,10 +120,10 @@ func diagnose(c *conn) (*diagnosis, error) {
 			if text == "ok" || text == "" || strings.HasPrefix(text, "*** in database") {
 				continue
 			}
-			if m := inTree.FindStringSubmatch(text); m != nil {
+			if m := inTree().FindStringSubmatch(text); m != nil {
 				root, _ := strconv.ParseInt(m[1], 10, 64)
 				sort(trees[root], text)
-			} else if m := inIndex.FindStringSubmatch(text); m != nil {
+			} else if m := inIndex().FindStringSubmatch(text); m != nil {
 				sort(names[m[1]], text)
 			} else {
 				found.rest = append(found.rest, text)

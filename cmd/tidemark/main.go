@@ -51,8 +51,9 @@ func run(args []string) int {
 	a := newApp()
 	signal.Notify(a.signals, os.Interrupt, syscall.SIGTERM)
 	go a.handleSignals(cancel)
-	root := rootCommand(a)
-	root.SetArgs(chatArgs(root, tagArgs(args)))
+	args = tagArgs(args)
+	root := rootCommand(a, args...)
+	root.SetArgs(chatArgs(root, args))
 	err := root.ExecuteContext(ctx)
 	if closeErr := a.close(); err == nil {
 		err = closeErr

@@ -10,7 +10,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
-func rootCommand(a *app) *cobra.Command {
+// rootCommand builds the commands that a run with these arguments may need: one
+// that is named first, or all of them. Building all takes longer than most
+// commands do.
+func rootCommand(a *app, args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tidemark",
 		Short: "Durable sessions for AI agents",
@@ -43,25 +46,16 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 	root.AddGroup(&cobra.Group{ID: "talk", Title: "Talk:"}, &cobra.Group{ID: "fleet", Title: "Run a fleet:"}, &cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
 		&cobra.Group{ID: "serve", Title: "Serve a team:"}, &cobra.Group{ID: "move", Title: "Move and protect:"},
 		&cobra.Group{ID: "plumbing", Title: "Plumbing, for scripts and other programs:"})
-	for group, commands := range map[string][]*cobra.Command{
-		"talk": {tourCommand(a), chatCommand(a), resumeCommand(a), acpCommand(a), modelsCommand(a), memoryCommand(a), grantsCommand(a), sandboxCommand(a)},
-		"fleet": {fleetCommand(a), agentsCommand(a), agentCommand(a), runCommand(a), jobsCommand(a), jobCommand(a), logsCommand(a), cancelCommand(a), reviewsCommand(a), approveCommand(a), denyCommand(a), sendCommand(a),
-			retryCommand(a), forkJobCommand(a), schedulesCommand(a), scheduleCommand(a)},
-		"read": {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a), statsCommand(a), searchCommand(a), scanCommand(a), doctorCommand(a), folderCommand(a)},
-		"change": {branchCommand(a), rewindCommand(a), labelCommand(a), forkCommand(a), renameCommand(a), tagCommand(a), rmCommand(a), restoreCommand(a), purgeCommand(a),
-			pinCommand(a), unpinCommand(a), holdCommand(a), unholdCommand(a), gcCommand(a)},
-		"serve": {serveCommand(a), mcpCommand(a), openCommand(a), databaseCommand(a), tokenCommand(a), tenantCommand(a), userCommand(a), auditCommand(a), shareCommand(a)},
-		"move": {restoreDrillCommand(a), exportCommand(a), importCommand(a), watchCommand(a), repairCommand(a), migrateCommand(a), coldCommand(a), keyCommand(a), remoteCommand(a),
-			syncCommand(a, "sync", "Bring the sessions of a remote here, and what is new here there", true, true),
-			syncCommand(a, "push", "Bring what is new here to a remote", true, false),
-			syncCommand(a, "pull", "Bring the sessions of other machines here", false, true)},
-		"plumbing": {appendCommand(a), catCommand(a), recordCommand(a), revealCommand(a)},
-		"":         {configCommand(a), versionCommand(a), manCommand(a)},
-	} {
-		for _, c := range commands {
-			c.GroupID = group
-			root.AddCommand(c)
+	one := namedFirst(args)
+	for _, c := range commands {
+		if one == "" || slices.Contains(c.names, one) {
+			made := c.build(a)
+			made.GroupID = c.group
+			root.AddCommand(made)
 		}
+	}
+	if one != "" {
+		return root
 	}
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand())

@@ -7,12 +7,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/dialogue"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 // object is a JSON object that is written.
@@ -59,13 +59,13 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 }
 
 // unfit is what the name of a project's folder has a dash for.
-var unfit = regexp.MustCompile(`[^a-z0-9._-]+`)
+var unfit = expression.WhenNeeded(`[^a-z0-9._-]+`)
 
 // Folder is the tool's name for the folder of a project.
 func Folder(project string) string {
 	project = strings.TrimRight(strings.ReplaceAll(project, `\`, "/"), "/")
 	sum := sha256.Sum256([]byte(project))
-	slug := strings.Trim(unfit.ReplaceAllString(strings.ToLower(project[strings.LastIndexByte(project, '/')+1:]), "-"), "-")
+	slug := strings.Trim(unfit().ReplaceAllString(strings.ToLower(project[strings.LastIndexByte(project, '/')+1:]), "-"), "-")
 	slug = strings.Trim(slug[:min(len(slug), 40)], "-")
 	if strings.Trim(slug, ".") == "" && len(slug) < 3 {
 		slug = "workspace"

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/dialogue"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 // object is a JSON object that is written.
@@ -42,10 +42,10 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 }
 
 // unfit is what the name of a project's folder has a dash for.
-var unfit = regexp.MustCompile(`[^a-zA-Z0-9]`)
+var unfit = expression.WhenNeeded(`[^a-zA-Z0-9]`)
 
 // Folder is the client's name for the folder of a project.
-func Folder(project string) string { return unfit.ReplaceAllString(project, "-") }
+func Folder(project string) string { return unfit().ReplaceAllString(project, "-") }
 
 // writer writes the records of one session, each behind the one before.
 type writer struct {

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
@@ -178,7 +178,7 @@ func (s schemaMaker) defaults() map[string]any {
 
 // templateKey matches a line of the template with a key, which may be commented
 // out.
-var templateKey = regexp.MustCompile(`^( *)#?(- )?([a-z_]+):`)
+var templateKey = expression.WhenNeeded(`^( *)#?(- )?([a-z_]+):`)
 
 // templateExplanations returns the template's comments on keys, by PARENT.KEY.
 func templateExplanations() map[string]string {
@@ -192,7 +192,7 @@ func templateExplanations() map[string]string {
 			comments = append(comments, comment)
 			continue
 		}
-		key := templateKey.FindStringSubmatch(line)
+		key := templateKey().FindStringSubmatch(line)
 		if key == nil {
 			comments = nil
 			continue

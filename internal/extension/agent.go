@@ -34,10 +34,10 @@ type Agent struct {
 func Agents(o Options) []Agent {
 	return find(o, "agents", agentFolders, isMarkdown, func(f file) (Agent, string) {
 		a := ParseAgent(f.read())
-		if !nameOf.MatchString(a.Name) {
+		if !nameOf().MatchString(a.Name) {
 			a.Name = strings.TrimSuffix(path.Base(f.rel), ".md")
 		}
-		if a.Text == "" || !nameOf.MatchString(a.Name) {
+		if a.Text == "" || !nameOf().MatchString(a.Name) {
 			a.Name = ""
 		}
 		a.File, a.Own = f.shown, f.own

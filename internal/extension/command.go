@@ -2,9 +2,9 @@ package extension
 
 import (
 	"path"
-	"regexp"
 	"strings"
 
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
@@ -35,7 +35,7 @@ type Command struct {
 func Commands(o Options) []Command {
 	return find(o, "commands", commandFolders, isMarkdown, func(f file) (c Command, name string) {
 		base := strings.TrimSuffix(f.rel, ".md")
-		if !nameOf.MatchString(path.Base(base)) {
+		if !nameOf().MatchString(path.Base(base)) {
 			return c, ""
 		}
 		if c = ParseCommand(f.read()); c.Text == "" {
@@ -60,12 +60,12 @@ func ParseCommand(content string) Command {
 
 // place is where something is put into a message: what a shell line puts out, or
 // arguments.
-var place = regexp.MustCompile("!`[^`\n]+`|\\$(?:ARGUMENTS|[1-9])\\b")
+var place = expression.WhenNeeded("!`[^`\n]+`|\\$(?:ARGUMENTS|[1-9])\\b")
 
 // ShellLines returns the commands in the text, written as !`COMMAND`, in their
 // order. They are not run here.
 func (c Command) ShellLines() (lines []string) {
-	for _, p := range place.FindAllString(c.Text, -1) {
+	for _, p := range place().FindAllString(c.Text, -1) {
 		if p[0] == '!' && len(lines) < maxLines {
 			lines = append(lines, p[2:len(p)-1])
 		}
@@ -90,7 +90,7 @@ func Script(line, args string) string {
 func (c Command) Message(args string, outputs ...string) string {
 	args = strings.TrimSpace(args)
 	words, taken := strings.Fields(args), false
-	message := place.ReplaceAllStringFunc(c.Text, func(ref string) string {
+	message := place().ReplaceAllStringFunc(c.Text, func(ref string) string {
 		switch {
 		case ref[0] == '!' && len(outputs) > 0:
 			ref, outputs = outputs[0], outputs[1:]

@@ -17,11 +17,11 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 const (
@@ -38,7 +38,7 @@ type Options struct {
 }
 
 // nameOf is what a file or folder may be called to be part of a name.
-var nameOf = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+var nameOf = expression.WhenNeeded(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
 // file is a file that was found.
 type file struct {
@@ -109,7 +109,7 @@ func walk(root, folder string, wanted func(rel string) bool, add func(file)) {
 			return nil
 		case seen == maxFiles:
 			return fs.SkipAll
-		case d.IsDir() && (strings.Count(rel, "/") >= maxDepth || !nameOf.MatchString(path.Base(at))):
+		case d.IsDir() && (strings.Count(rel, "/") >= maxDepth || !nameOf().MatchString(path.Base(at))):
 			return fs.SkipDir
 		case d.IsDir() || !wanted(rel):
 			return nil

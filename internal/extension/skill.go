@@ -30,7 +30,7 @@ type Skill struct {
 func Skills(o Options) []Skill {
 	return find(o, "skills", skillFolders, func(rel string) bool { return path.Base(rel) == skillFile && strings.Count(rel, "/") == 1 }, func(f file) (Skill, string) {
 		s := ParseSkill(f.read())
-		if !nameOf.MatchString(s.Name) {
+		if !nameOf().MatchString(s.Name) {
 			s.Name = path.Dir(f.rel)
 		}
 		if s.Text == "" {

@@ -12,12 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 // At is the project of a folder: the root of the work tree, or else the folder
@@ -75,7 +75,7 @@ func Allowed(dir, home string) bool {
 func IsWorkTree(dir, home string) bool { return Allowed(dir, home) && hasGit(dir) }
 
 // gitHead matches the content of git's HEAD: a branch, or a commit.
-var gitHead = regexp.MustCompile(`^(ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*$`)
+var gitHead = expression.WhenNeeded(`^(ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*$`)
 
 // hasGit reports whether a folder is the root of a work tree of this user.
 func hasGit(dir string) bool { return headOf(dir) != "" }
@@ -113,7 +113,7 @@ func headOf(dir string) string {
 		return ""
 	}
 	text := readShort(head)
-	if !gitHead.MatchString(text) {
+	if !gitHead().MatchString(text) {
 		return ""
 	}
 	return strings.TrimPrefix(strings.TrimSpace(text), "ref: ")

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
@@ -58,7 +58,7 @@ func (l AuditLine) About(user string) bool {
 	return l.Who == user || l.Thing == user || strings.HasSuffix(l.Thing, linkOf+user)
 }
 
-var linkName = regexp.MustCompile(`^[a-z2-7]{26}$`)
+var linkName = expression.WhenNeeded(`^[a-z2-7]{26}$`)
 
 func linkKey(name string) tidemark.Key     { return tidemark.Key{Kind: kindLink, ID: name} }
 func linkDataKey(name string) tidemark.Key { return tidemark.Key{Kind: kindLinkData, ID: name} }
@@ -83,7 +83,7 @@ func (d *Directory) PutLink(ctx context.Context, l Link, sealed []byte) (Link, e
 	now := d.k.Now()
 	l.State, l.Bytes, l.CreatedAt, l.ExpiresAt, l.EndedAt = Active, int64(len(sealed)), now, records.Keepable(l.ExpiresAt), time.Time{}
 	switch {
-	case !linkName.MatchString(l.Name):
+	case !linkName().MatchString(l.Name):
 		return l, tidemark.Invalidf("%.40q: a link is named by 26 random letters of a-z and 2-7", l.Name)
 	case len(sealed) == 0 || len(sealed) > MaxLinkBytes:
 		return l, tidemark.Invalidf("%d bytes: a link has at most %d", len(sealed), MaxLinkBytes)
@@ -138,7 +138,7 @@ func (d *Directory) Link(ctx context.Context, name string) (Link, error) {
 
 func (d *Directory) link(ctx context.Context, name string) (l Link, version int64, err error) {
 	missing := tidemark.NotFoundf("no such link")
-	if !linkName.MatchString(name) {
+	if !linkName().MatchString(name) {
 		return l, 0, missing
 	}
 	r, err := d.k.Get(ctx, linkKey(name), &l)

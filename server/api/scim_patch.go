@@ -2,21 +2,22 @@ package api
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 // Filters and changes of parts of a resource, as RFC 7644 has them and providers send
 // them: names in any case, texts for booleans, several ways to say the same.
 
 // scimWords are the parts of a filter.
-var scimWords = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\[|\]|[^\s\[\]"]+`)
+var scimWords = expression.WhenNeeded(`"(?:[^"\\]|\\.)*"|\[|\]|[^\s\[\]"]+`)
 
 // parseSCIMFilter returns what a filter asks of a resource: comparisons by eq, ne, co,
 // sw, ew and pr, joined by and and or.
 func parseSCIMFilter(text string) (func(resource) bool, error) {
-	words := scimWords.FindAllString(text, -1)
+	words := scimWords().FindAllString(text, -1)
 	var either []func(resource) bool
 	var all []func(resource) bool
 	close := func() {
@@ -133,8 +134,8 @@ type scimAt struct {
 }
 
 var (
-	aPath     = regexp.MustCompile(`^([A-Za-z$][\w$-]*)(?:\[(.+)\])?(?:\.([A-Za-z$][\w$-]*))?$`)
-	anEquals  = regexp.MustCompile(`(?i)^([A-Za-z]\w*) eq "([^"]*)"$`)
+	aPath     = expression.WhenNeeded(`^([A-Za-z$][\w$-]*)(?:\[(.+)\])?(?:\.([A-Za-z$][\w$-]*))?$`)
+	anEquals  = expression.WhenNeeded(`(?i)^([A-Za-z]\w*) eq "([^"]*)"$`)
 	coreNames = []string{scimUser + ":", scimGroup + ":"}
 )
 
@@ -145,7 +146,7 @@ func parsePath(path string) (scimAt, error) {
 			path = path[len(prefix):]
 		}
 	}
-	m := aPath.FindStringSubmatch(path)
+	m := aPath().FindStringSubmatch(path)
 	if m == nil {
 		return scimAt{}, faultf("invalidPath", "path %.80q: not understood", path)
 	}
@@ -155,7 +156,7 @@ func parsePath(path string) (scimAt, error) {
 		if at.fits, err = parseSCIMFilter(m[2]); err != nil {
 			return at, err
 		}
-		if eq := anEquals.FindStringSubmatch(m[2]); eq != nil {
+		if eq := anEquals().FindStringSubmatch(m[2]); eq != nil {
 			at.only = resource{eq[1]: eq[2]}
 		}
 	}

@@ -17,13 +17,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
@@ -46,8 +46,8 @@ type s3 struct {
 type s3Key struct{ id, secret, session string }
 
 var (
-	s3Bucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
-	s3Prefix = regexp.MustCompile(`^([A-Za-z0-9_.-]+/)*$`)
+	s3Bucket = expression.WhenNeeded(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	s3Prefix = expression.WhenNeeded(`^([A-Za-z0-9_.-]+/)*$`)
 )
 
 // s3Tries is how often a request is sent that the storage did not answer, or answered
@@ -76,7 +76,7 @@ func openS3(text string, o *Options) (Blobs, error) {
 		return nil, hint.With(tidemark.Invalidf("s3://%s: a key does not belong into the URL", u.Host), "set $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY, or name a profile of ~/.aws/credentials: ?profile=NAME")
 	case style != "" && style != "host" && style != "path":
 		return nil, tidemark.Invalidf("s3://%s: style is host or path", u.Host)
-	case !s3Bucket.MatchString(s.bucket) || !s3Prefix.MatchString(s.prefix) || u.Fragment != "" || strings.Contains(s.prefix, "./"):
+	case !s3Bucket().MatchString(s.bucket) || !s3Prefix().MatchString(s.prefix) || u.Fragment != "" || strings.Contains(s.prefix, "./"):
 		return nil, tidemark.Invalidf("%.100q: want s3://BUCKET/PREFIX?endpoint=URL&region=NAME", text)
 	}
 	endpoint := cmp.Or(q.Get("endpoint"), o.getenv("AWS_ENDPOINT_URL_S3"), o.getenv("AWS_ENDPOINT_URL"), "https://s3."+s.region+".amazonaws.com")

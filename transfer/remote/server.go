@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	backend "github.com/tidemark-sessions/tidemark/backend/remote"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
@@ -27,7 +27,7 @@ type server struct {
 	place string // before the name of each blob
 }
 
-var placeName = regexp.MustCompile(`^[a-z0-9-]{1,20}$`)
+var placeName = expression.WhenNeeded(`^[a-z0-9-]{1,20}$`)
 
 // openServer reads https://HOST[?place=NAME].
 func openServer(ctx context.Context, text string, o *Options) (Blobs, error) {
@@ -37,7 +37,7 @@ func openServer(ctx context.Context, text string, o *Options) (Blobs, error) {
 	}
 	q := u.Query()
 	place := cmp.Or(q.Get("place"), "home")
-	if q.Del("place"); len(q) > 0 || !placeName.MatchString(place) {
+	if q.Del("place"); len(q) > 0 || !placeName().MatchString(place) {
 		return nil, tidemark.Invalidf("%s: want https://HOST or https://HOST?place=NAME", u.Redacted())
 	}
 	u.RawQuery = ""

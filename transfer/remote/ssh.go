@@ -7,12 +7,12 @@ import (
 	"io"
 	"net/url"
 	"os/exec"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
@@ -22,7 +22,7 @@ const SSHVariable = "TIDEMARK_SSH"
 
 // sshWords are what may stand in the name of a user or a host: nothing that a shell
 // or ssh itself understands as something else.
-var sshWords = regexp.MustCompile(`^[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]*$`)
+var sshWords = expression.WhenNeeded(`^[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]*$`)
 
 // sshPlace is where a URL of ssh leads.
 type sshPlace struct {
@@ -49,7 +49,7 @@ func parseSSH(text string) (p sshPlace, err error) {
 	switch {
 	case password:
 		return p, hint.With(tidemark.Invalidf("%s: a password does not belong into it", u.Redacted()), "let ssh know a key: ssh-copy-id %s", p.host)
-	case !sshWords.MatchString(p.host) || p.user != "" && !sshWords.MatchString(p.user) || p.path == "" || p.path == "/" || u.Fragment != "" || strings.ContainsAny(p.path+p.program, "\x00\r\n"):
+	case !sshWords().MatchString(p.host) || p.user != "" && !sshWords().MatchString(p.user) || p.path == "" || p.path == "/" || u.Fragment != "" || strings.ContainsAny(p.path+p.program, "\x00\r\n"):
 		return p, tidemark.Invalidf("%s: want ssh://[USER@]HOST[:PORT]/PATH", u.Redacted())
 	}
 	if p.program == "" {

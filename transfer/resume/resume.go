@@ -13,11 +13,11 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/internal/text"
@@ -324,10 +324,10 @@ func (s *Start) Shell() string {
 }
 
 // plain is a word that a shell takes as it is.
-var plain = regexp.MustCompile(`^[-+./:=@%,\w]+$`)
+var plain = expression.WhenNeeded(`^[-+./:=@%,\w]+$`)
 
 func quoted(word string) string {
-	if plain.MatchString(word) {
+	if plain().MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

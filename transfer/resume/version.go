@@ -8,11 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 // The versions of a tool that are known here do not differ in how they read a
@@ -39,7 +39,7 @@ func (c client) untried(title, version string) string {
 const versionTimeout = 3 * time.Second
 
 // version is a version in what a tool says about itself.
-var version = regexp.MustCompile(`\d+\.\d+\.\d+[-.+\w]*`)
+var version = expression.WhenNeeded(`\d+\.\d+\.\d+[-.+\w]*`)
 
 // versionFile remembers what tools said.
 const versionFile = "tool-versions.json"
@@ -109,5 +109,5 @@ func askVersion(ctx context.Context, program string, environ []string) string {
 		return ""
 	}
 	line, _, _ := bytes.Cut(out, []byte("\n"))
-	return string(version.Find(line))
+	return string(version().Find(line))
 }

@@ -3,9 +3,10 @@ package web
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/tidemark-sessions/tidemark/internal/expression"
 )
 
 // languages holds every text of the pages, from text/LANG.json, under the
@@ -43,7 +44,7 @@ func text(lang, name string, args ...any) string {
 }
 
 // numbered finds what is counted: "%d {turn|turns}".
-var numbered = regexp.MustCompile(`%[ds]|\{([^{|}]*)\|([^{|}]*)\}`)
+var numbered = expression.WhenNeeded(`%[ds]|\{([^{|}]*)\|([^{|}]*)\}`)
 
 // inNumber chooses of each word in two numbers the one for the value that was told
 // last before it.
@@ -52,7 +53,7 @@ func inNumber(words string, args []any) string {
 		return words
 	}
 	told := 0
-	return numbered.ReplaceAllStringFunc(words, func(found string) string {
+	return numbered().ReplaceAllStringFunc(words, func(found string) string {
 		if found[0] == '%' {
 			told++
 			return found
