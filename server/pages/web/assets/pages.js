@@ -167,11 +167,13 @@
     if (!a) return null;
     approval = null;
     undo.hidden = true;
-    return fetch(a.action, { method: "POST", body: a.body, keepalive: true }).then((r) => r.ok ? r.url : a.action.replace(/\/answer$/, ""), () => {
+    const not = (why) => {
       undo.hidden = false;
-      undo.querySelector("span").textContent = undo.dataset.lost;
+      undo.querySelector("button").hidden = true;
+      undo.querySelector("span").textContent = why;
       return null;
-    });
+    };
+    return fetch(a.action, { method: "POST", body: a.body, keepalive: true }).then((r) => r.ok ? r.url : not(undo.dataset.not), () => not(undo.dataset.lost));
   };
   if (undo) {
     document.addEventListener("submit", (e) => {
@@ -182,7 +184,7 @@
       e.preventDefault();
       const mine = approval = { action: form.action, body: new URLSearchParams(new FormData(form, e.submitter)) };
       undo.querySelector("span").textContent = undo.dataset.text + " " + form.closest("article").querySelector("h3").textContent;
-      undo.hidden = false;
+      undo.hidden = undo.querySelector("button").hidden = false;
       setTimeout(async () => { if (approval !== mine) return; const to = await approve(); if (to && !approval) go(to); }, undoFor);
     });
     undo.addEventListener("click", (e) => { if (e.target.closest("button")) { approval = null; undo.hidden = true; } });
