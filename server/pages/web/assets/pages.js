@@ -926,10 +926,10 @@
   // using is left alone until they are done.
   const seen = { ...document.body.dataset }, outdated = new Set();
   const waits = () => {
-    const n = +document.body.dataset.waiting || 0, bare = document.title.replace(/^\(\d+\) /, "");
+    const of = (name) => +document.body.dataset[name] || 0, n = of("waiting") + of("asking"), bare = document.title.replace(/^\(\d+\) /, "");
     const title = n ? "(" + n + ") " + bare : bare;
     if (document.title !== title) document.title = title;
-    for (const el of document.querySelectorAll(".waits")) { el.hidden = !n; el.textContent = n; }
+    for (const el of document.querySelectorAll(".waits")) { el.hidden = !of(el.dataset.of); el.textContent = of(el.dataset.of); }
   };
   const refresh = () => {
     let waits = false;
@@ -949,7 +949,7 @@
     source.addEventListener("state", (m) => {
       const now = JSON.parse(m.data);
       for (const name of ["sessions", "fleet"]) if (now[name] !== seen[name]) { seen[name] = now[name]; outdated.add(name); }
-      document.body.dataset.waiting = now.waiting;
+      for (const name of ["waiting", "asking"]) document.body.dataset[name] = now[name];
       waits();
       if (outdated.size) refresh();
     });
