@@ -24,6 +24,7 @@ const (
 	maxHits       = 100
 	usualSessions = 20
 	maxSessions   = 100
+	toldValues    = 10 // of a facet, in words; all that were counted are beside them
 )
 
 // readOnly are the annotations of tools that change nothing.
@@ -58,6 +59,7 @@ type searchIn struct {
 	Since      string `json:"since,omitempty" jsonschema:"only what was written since: a date, an RFC 3339 time, or an age like 36h or 7d"`
 	N          int    `json:"n,omitempty" jsonschema:"how many hits at most; 20 when absent, never more than 100"`
 	PerSession int    `json:"per_session,omitempty" jsonschema:"how many hits of one session are listed, the others are counted; absent: all"`
+	Facets     bool   `json:"facets,omitempty" jsonschema:"also count all hits by role, project, agent, tool, model, tag, day and error, to narrow down with; not with after"`
 	After      string `json:"after,omitempty" jsonschema:"next of an earlier answer to the same question: go on behind it"`
 }
 
@@ -66,6 +68,7 @@ type searchOut struct {
 	Sessions   []hits.InSession `json:"sessions,omitempty" jsonschema:"the sessions of the hits"`
 	Next       string           `json:"next,omitempty" jsonschema:"there is more: what to give as after"`
 	Cut        bool             `json:"cut,omitempty" jsonschema:"there is more, or may be"`
+	Facets     []store.Facet    `json:"facets,omitempty" jsonschema:"how many hits have each value"`
 	LeftOut    *store.Count     `json:"left_out,omitempty" jsonschema:"hits in context, system texts and summaries, which were not asked for"`
 	Unsearched int64            `json:"unsearched,omitempty" jsonschema:"entries that were not searched, because they are not indexed yet"`
 	Damage     string           `json:"damage,omitempty" jsonschema:"the first thing that could not be read"`
@@ -77,7 +80,7 @@ func (r *room) search(ctx context.Context, _ *sdk.CallToolRequest, in searchIn) 
 	if err != nil {
 		return out, err
 	}
-	q := store.Question{Role: in.Role, Agent: in.Agent, Tag: in.Tag, PerSession: max(in.PerSession, 0), After: in.After, Within: hits.Patience}
+	q := store.Question{Role: in.Role, Agent: in.Agent, Tag: in.Tag, PerSession: max(in.PerSession, 0), After: in.After, Facets: in.Facets, Within: hits.Patience}
 	if q.Limit, err = atMost(in.N, usualHits, maxHits); err != nil {
 		return out, err
 	}
@@ -102,7 +105,7 @@ func (r *room) search(ctx context.Context, _ *sdk.CallToolRequest, in searchIn) 
 	if err != nil {
 		return out, err
 	}
-	out.Hits, out.Next, out.Cut, out.Unsearched = answer.Hits, answer.Next, answer.Cut, answer.Behind
+	out.Hits, out.Next, out.Cut, out.Unsearched, out.Facets = answer.Hits, answer.Next, answer.Cut, answer.Behind, answer.Facets
 	if in.PerSession > 0 {
 		out.Sessions = answer.Sessions
 	}
@@ -131,6 +134,13 @@ func (o searchOut) text() string {
 		if g.More.N > 0 {
 			fmt.Fprintf(&b, "%d or more others in %s: ask with session.\n", g.More.N, g.Name())
 		}
+	}
+	for _, f := range o.Facets {
+		fmt.Fprintf(&b, "Hits by %s:", f.Name)
+		for _, v := range f.Values[:min(len(f.Values), toldValues)] {
+			fmt.Fprintf(&b, " %s (%d)", v.Value, v.N)
+		}
+		b.WriteString("\n")
 	}
 	switch {
 	case o.Next != "":

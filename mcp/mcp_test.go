@@ -179,6 +179,11 @@ func TestASearchGoesOnAndLeavesOutWhatToolsToldTheModel(t *testing.T) {
 	if len(all.Hits) != 3 || all.LeftOut == nil || all.LeftOut.N != 1 || !strings.Contains(text, "role any") {
 		t.Errorf("all %+v\n%s", all, text)
 	}
+	// What it can be narrowed down by is counted over all hits, not over those that are listed.
+	counted, text := call[searchOut](h, c, "search_sessions", map[string]any{"query": "lighthouse", "n": 1, "facets": true})
+	if len(counted.Hits) != 1 || len(counted.Facets) == 0 || !strings.Contains(text, "Hits by role: assistant (1) tool (1) user (1)\n") {
+		t.Errorf("counted %+v\n%s", counted, text)
+	}
 	if all, _ = call[searchOut](h, c, "search_sessions", map[string]any{"query": "lighthouse", "role": "any", "per_session": 1}); len(all.Hits) != 1 || len(all.Sessions) != 1 || all.Sessions[0].More.N != 3 {
 		t.Errorf("one of each session: %+v", all)
 	}

@@ -87,6 +87,13 @@ func TestABrowserRunsWatchesAndCancelsJobsAndAnswersReviews(t *testing.T) {
 					t.Errorf("taken back, it is %s", got)
 				}
 			}
+			if answer == "approve" {
+				// What the server does not take is told, and no page comes that looks as if it had.
+				asks[bool](w, `!!(document.querySelector("[name=shown]").value = "another") && !!(window.setTimeout = (then, ms) => __timer(then, ms === 4000 ? 0 : ms))`)
+				w.clicks(`button[value=approve]`)
+				w.until(`!document.getElementById("undo").hidden && document.getElementById("undo").innerText.startsWith("Not approved")`)
+				w.opens("/fleet")
+			}
 			w.clicks(`button[value=` + answer + `]`)
 			w.until(`document.querySelector("#waiting")?.hidden`)
 			if got := s.answered(t, asked); got != state {

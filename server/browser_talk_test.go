@@ -175,9 +175,18 @@ func TestAPersonTalksInASessionFromItsPage(t *testing.T) {
 	if _, err := os.Stat(made); err == nil {
 		t.Error("it was made before it was allowed")
 	}
-	w.opens("/sessions/" + string(id)) // the question waits for the person
+	// It counts as what waits for the person, wherever they are, and leads there.
+	const counted = `document.title.startsWith("(1) ") && document.querySelector("nav [href='/sessions'] .waits").checkVisibility() && !document.querySelector("nav [href='/fleet'] .waits").checkVisibility()`
+	w.until(counted + ` && document.getElementById("state").textContent.includes("waits for your answer")`)
+	w.opens("/")
+	w.until(counted + ` && document.querySelector("#home .now .warn b").textContent === "1"`)
+	w.opens("/sessions")
+	w.until(counted + ` && document.querySelector("tr:has(a[href*='` + string(id) + `'])").textContent.includes("waits for your answer")`)
+	w.opens("/")
+	w.leaves(func() { w.clicks("#asking a") })
 	w.presses(`.question button[value=once]`)
 	w.answers("now made.txt is settled")
+	w.until(`!document.title.startsWith("(") && !document.querySelector("nav [href='/sessions'] .waits").checkVisibility()`)
 	if b, err := os.ReadFile(made); err != nil || string(b) != "made <b>here</b>" {
 		t.Errorf("%q, %v", b, err)
 	}

@@ -159,6 +159,30 @@ func TestThePagesShowHostileCallsWholeAndAllowOne(t *testing.T) {
 	}
 }
 
+func TestWhatAPageShowsOfACallApprovesIt(t *testing.T) {
+	s := newTestServer(t, withFleetPages)
+	st := withAgent(t, s)
+	job := askWrite(t, st).Job().ID
+	for n, title := range []string{"", ".", "/", "docs", "the folder ../\u00fc"} { // where a call acts is its title, and often the agent's own folder
+		r := fleet.Review{Job: job, Agent: "coder", Call: fmt.Sprintf("t%d", n), Tool: "write", Title: title, Input: json.RawMessage(`{"path":"a.txt"}`)}
+		if err := st.AskReview(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var v web.FleetView
+	s.call(t, "writer-a", "GET", "/fleet.json", nil).want(t, 200).into(t, &v)
+	if len(v.Waiting) != 6 {
+		t.Fatalf("%d wait", len(v.Waiting))
+	}
+	page := string(s.call(t, "writer-a", "GET", "/fleet", nil).want(t, 200).Body)
+	for _, w := range v.Waiting {
+		if !strings.Contains(page, `name="shown" value="`+w.Shown+`"`) {
+			t.Errorf("%s: the page does not have what the JSON has", w.Call)
+		}
+		s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {w.Call}, "answer": {"approve"}, "shown": {w.Shown}}).want(t, 303)
+	}
+}
+
 func TestJobsThatWaitForAnAnswerAreListedAlone(t *testing.T) {
 	s := newTestServer(t, withFleetPages)
 	st := withAgent(t, s)
@@ -171,6 +195,8 @@ func TestJobsThatWaitForAnAnswerAreListedAlone(t *testing.T) {
 	for _, path := range []string{"/fleet/jobs?status=waits", "/fleet/jobs?status=waits&agent=coder&since=1h", "/fleet/jobs?status=waits&view=timeline"} {
 		s.call(t, "reader-a", "GET", path, nil).want(t, 200).sees(t, `href="/fleet/jobs/`+waits+`#waiting"`, `<option value="waits" selected>`, "not", other.ID)
 	}
+	// On a page of its own, too, it does not merely run.
+	s.call(t, "reader-a", "GET", "/fleet/jobs/"+waits, nil).want(t, 200).sees(t, `<a class="badge warn" href="#waiting">waits for your answer</a>`)
 	s.call(t, "reader-a", "GET", "/fleet/jobs?status=waits&agent=nobody", nil).want(t, 200).sees(t, "No job is like that", "not", waits)
 	s.call(t, "reader-b", "GET", "/fleet/jobs?status=waits", nil).want(t, 200).sees(t, "not", waits)
 }

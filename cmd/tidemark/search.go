@@ -48,11 +48,16 @@ parseHTTPRequest by http, snake_case by case. In Chinese, Japanese and Korean
 text any run of characters is found.
 
 When there is more, the same search with --after goes on: it takes what stderr
-says, which is also the next of the last hit in --json.`,
+says, which is also the next of the last hit in --json.
+
+With --facets all hits are counted, and the counts are listed in place of the
+hits: by role, project, agent, tool, model, tag, day and error. --role,
+--project and the others narrow the search down to those of one.`,
 		Example: `  tidemark search 'connection refused'
   tidemark search "^migrat !rollback" --since 30d
   tidemark search "'panic: runtime error'" --role tool --json
-  tidemark search water --after "$(tidemark search water -n 5 --jq '.[-1].next')"`,
+  tidemark search water --after "$(tidemark search water -n 5 --jq '.[-1].next')"
+  tidemark search 'connection refused' --facets`,
 		Args: usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query, err := search.Parse(strings.Join(args, " "))
@@ -67,6 +72,9 @@ says, which is also the next of the last hit in --json.`,
 			}
 			if q.PerSession < 0 {
 				return tidemark.Invalidf("--per-session %d: want a number from 0", q.PerSession)
+			}
+			if q.Facets && q.After != "" {
+				return tidemark.Invalidf("--facets counts all hits: leave --after away")
 			}
 			q.Project = projectAt(q.Project)
 			s, err := a.open(cmd.Context(), open.Read)
@@ -91,6 +99,10 @@ says, which is also the next of the last hit in --json.`,
 	cmd.Flags().StringVar(&q.Tag, "tag", "", "sessions with this tag, or with this label somewhere")
 	cmd.Flags().StringVar(&session, "session", "", "only in this `SESSION`")
 	cmd.Flags().StringVar(&since, "since", "", "written since `TIME`: a date, RFC 3339, or an age like 36h or 7d")
+	cmd.Flags().StringVar(&q.Tool, "tool", "", "sessions that came from this tool; "+store.Native+": begun here")
+	cmd.Flags().StringVar(&q.Model, "model", "", "what this model answered, or is in a session with it")
+	cmd.Flags().BoolVar(&q.Failed, "failed", false, "what tells of an error")
+	cmd.Flags().BoolVar(&q.Facets, "facets", false, "count all hits by what they can be narrowed down to, and list the counts")
 	cmd.Flags().BoolVar(&q.Trash, "trash", false, "what is in the trash")
 	return cmd
 }
@@ -101,6 +113,9 @@ func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q s
 	a.progressDone()
 	if err != nil {
 		return err
+	}
+	if q.Facets && len(answer.Hits) > 0 {
+		return errors.Join(a.facets(answer.Facets), answer.Damage)
 	}
 	rows := make([]hit, len(answer.Hits))
 	for i, h := range answer.Hits {
@@ -124,6 +139,34 @@ func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q s
 		return hint.With(errNothing, "other words, or fewer; see: tidemark search --help")
 	}
 	return err
+}
+
+// facetRow is one row of `search --facets`.
+type facetRow struct {
+	Facet   string `json:"facet"`
+	Value   string `json:"value"`
+	N       int64  `json:"n"`
+	AtLeast bool   `json:"at_least,omitempty"` // there may be more than were counted
+}
+
+// facets prints how many hits have each value.
+func (a *app) facets(all []store.Facet) error {
+	rows := []facetRow{}
+	for _, f := range all {
+		for _, v := range f.Values {
+			rows = append(rows, facetRow{Facet: f.Name, Value: v.Value, N: v.N, AtLeast: f.AtLeast})
+		}
+		if f.More > 0 {
+			a.say("Not listed: %d more of %s", f.More, f.Name)
+		}
+	}
+	return a.print(rows, func(w io.Writer) error {
+		t := a.table("FACET", "VALUE", "HITS")
+		for _, r := range rows {
+			t.Row(r.Facet, r.Value, count(store.Count{N: r.N, AtLeast: r.AtLeast}))
+		}
+		return t.Print(w)
+	})
 }
 
 // manyWaiting is how many entries a search reads before it is worth to index them

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,6 +109,27 @@ func (s *Server) TalkOf(ctx context.Context, id tidemark.SessionID) (t *Talk, ch
 		h.changed = make(chan struct{})
 	}
 	return h.of[talkName(request.CallerOf(ctx), id)], h.changed
+}
+
+// Asking are the sessions in which a conversation of the caller in this process waits
+// for an answer, in order.
+func (s *Server) Asking(ctx context.Context) (all []tidemark.SessionID) {
+	h, of := &s.talks, talkName(request.CallerOf(ctx), "")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, t := range h.of {
+		if id, ok := strings.CutPrefix(name, of); ok && t.asks() {
+			all = append(all, tidemark.SessionID(id))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (t *Talk) asks() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.Here && len(t.asked) > 0
 }
 
 // Say says something in a session of the caller, who may talk in it, with images, and

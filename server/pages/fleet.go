@@ -153,11 +153,12 @@ func waitingItems(ctx context.Context, st *fleet.Store, job string) ([]web.Revie
 	}
 	running, err := st.Running(ctx, "")
 	for _, v := range waiting {
+		shown := v.Digest() // of what is kept, and not of what is left out here
 		if !strings.ContainsFunc(v.Title, unicode.IsLetter) {
 			v.Title = "" // the agent's own folder, which says nothing
 		}
 		if slices.Contains(running, v.Job) {
-			all = append(all, web.ReviewItem{Job: v.Job, Agent: v.Agent, Call: v.Call, Shown: v.Digest(), Tool: render.CleanLine(v.Tool), Title: render.Clean(v.Title),
+			all = append(all, web.ReviewItem{Job: v.Job, Agent: v.Agent, Call: v.Call, Shown: shown, Tool: render.CleanLine(v.Tool), Title: render.Clean(v.Title),
 				Lines: webLines(render.ReviewLines(v.Text, v.Tool, v.Input, v.InputBytes)), AskedAt: v.AskedAt, UntilAt: v.UntilAt})
 		}
 	}

@@ -92,6 +92,7 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 	if err != nil {
 		return err
 	}
+	asking := s.api.Asking(ctx)
 	for id, l := range leases {
 		if !l.Held || l.Dead || l.Expired {
 			continue
@@ -103,9 +104,15 @@ func (s *Site) homeNow(ctx context.Context, v *web.HomeView) error {
 		if err != nil {
 			return err
 		}
-		v.Running = append(v.Running, homeSession(i, web.Used{}))
+		if one := homeSession(i, web.Used{}); slices.Contains(asking, id) {
+			v.Asking = append(v.Asking, one)
+		} else {
+			v.Running = append(v.Running, one)
+		}
 	}
-	slices.SortFunc(v.Running, func(a, b web.HomeSession) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	for _, all := range [][]web.HomeSession{v.Running, v.Asking} {
+		slices.SortFunc(all, func(a, b web.HomeSession) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	}
 	v.Running = v.Running[:min(len(v.Running), homeRows)]
 	of, err := s.stores.Fleet(ctx)
 	if err != nil {

@@ -47,6 +47,7 @@ func (s *Site) jobPage(r *http.Request) (view, error) {
 	if v.Waiting, err = waitingItems(ctx, st, j.ID); err != nil {
 		return view{}, err
 	}
+	v.Job.Waits = len(v.Waiting) > 0
 	length, err := st.OutputLength(ctx, j.ID)
 	if err != nil {
 		return view{}, err

@@ -195,6 +195,7 @@ func (s *Site) gatherEnd(ctx context.Context, l *looking, v *web.SessionView) er
 	if v.End, err = sessionEnd(ctx, l.st, l.v, lease); err != nil {
 		return err
 	}
+	s.asks(ctx, string(l.v.ID), &v.End)
 	v.Usage, err = s.usedByNow(ctx, l.v)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,6 +137,7 @@ func (s *Site) sessionRow(ctx context.Context, st *store.Store, i store.Info, l 
 		return row, goneOrDamaged(err, &row)
 	}
 	row.End, err = sessionEnd(ctx, v.Store(), v, l)
+	s.asks(ctx, row.ID, &row.End)
 	return row, goneOrDamaged(err, &row)
 }
 
@@ -160,6 +162,13 @@ func cleanAll(texts []string) []string {
 		out = append(out, render.CleanLine(t))
 	}
 	return out
+}
+
+// asks makes the end of sessions that are talked in here one that waits for an answer.
+func (s *Site) asks(ctx context.Context, id string, end *web.SessionEnd) {
+	if end.Kind == web.EndLive && slices.Contains(s.api.Asking(ctx), tidemark.SessionID(id)) {
+		end.Kind = web.EndAsks
+	}
 }
 
 // sessionEnd is how a session ended, by its lease, its last entry and what it

@@ -64,6 +64,7 @@ func (s *Site) stateOf(ctx context.Context) web.State {
 	defer kept.mu.Unlock()
 	if now := s.o.Now(); now.Sub(kept.at) > stateLife || now.Before(kept.at) {
 		var next web.State
+		next.Asking = len(s.api.Asking(ctx))
 		next.Sessions, _ = s.sessionsVersion(ctx)
 		next.Waiting, next.Fleet, _ = s.fleetVersion(ctx)
 		if ctx.Err() != nil {
@@ -92,10 +93,11 @@ func (s *Site) sessionsVersion(ctx context.Context) (string, error) {
 	}
 	var held []string
 	for id, l := range leases {
-		held = append(held, fmt.Sprintln(id, l.Held, l.Dead, l.Expired))
+		// Who holds it is told in the header, also when one hands it over to another.
+		held = append(held, fmt.Sprintln(id, l.Held, l.Dead, l.Expired, l.Holder.String()))
 	}
 	slices.Sort(held)
-	fmt.Fprintln(h, held)
+	fmt.Fprintln(h, held, s.api.Asking(ctx))
 	return hex.EncodeToString(h.Sum(nil)[:6]), nil
 }
 

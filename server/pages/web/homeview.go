@@ -15,6 +15,7 @@ type HomeView struct {
 	Spans []Choice `json:"-"`
 
 	Running    []HomeSession `json:"running"`               // sessions that somebody writes to
+	Asking     []HomeSession `json:"asking,omitempty"`      // those of them that wait for the viewer's answer
 	Jobs       int           `json:"jobs"`                  // of the fleet that run
 	Waiting    int           `json:"waiting"`               // calls that wait for an answer
 	Failed     int           `json:"failed"`                // jobs since yesterday
@@ -34,6 +35,9 @@ type HomeView struct {
 	Months []HomeMonth   `json:"months"`
 	Top    []HomeSession `json:"top"`
 }
+
+// Waits is how much waits for the viewer's answer, in sessions and in the fleet.
+func (v HomeView) Waits() int { return v.Waiting + len(v.Asking) }
 
 // Meeting is a remote, and when it was last met.
 type Meeting struct {

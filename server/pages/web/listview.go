@@ -262,6 +262,7 @@ type Pane struct {
 // How a session ended, or that it did not.
 const (
 	EndLive        = "live"        // somebody writes to it
+	EndAsks        = "asks"        // somebody writes to it, and waits for the viewer's answer
 	EndCrashed     = "crashed"     // its writer died or fell silent
 	EndInterrupted = "interrupted" // during the call of a tool
 	EndUnanswered  = "unanswered"  // the user's last message has no answer
@@ -274,7 +275,7 @@ const (
 // SessionEnd is how a session ended.
 type SessionEnd struct {
 	Kind string    `json:"kind"`
-	Who  string    `json:"who,omitempty"` // live, crashed: the holder; interrupted: the tool
+	Who  string    `json:"who,omitempty"` // live, asks, crashed: the holder; interrupted: the tool
 	At   time.Time `json:"at,omitzero"`   // asleep: when it is woken, if known
 	Why  string    `json:"why,omitempty"` // asleep: why it sleeps
 }
@@ -286,7 +287,7 @@ func (e SessionEnd) Tone() string {
 		return "live"
 	case EndCrashed, EndDamaged:
 		return "bad"
-	case EndInterrupted, EndUnanswered:
+	case EndAsks, EndInterrupted, EndUnanswered:
 		return "warn"
 	}
 	return ""

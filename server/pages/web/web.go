@@ -47,13 +47,17 @@ type Frame struct {
 	Version string
 }
 
-// State is what pages are told about while they are open: how many calls wait for
-// an answer, and versions of what lists show.
+// State is what pages are told about while they are open: what waits for the person,
+// and versions of what lists show.
 type State struct {
-	Waiting  int    `json:"waiting"`
+	Waiting  int    `json:"waiting"` // calls of jobs
+	Asking   int    `json:"asking"`  // sessions that are talked in
 	Sessions string `json:"sessions"`
 	Fleet    string `json:"fleet"`
 }
+
+// All is how much waits for the person.
+func (s State) All() int { return s.Waiting + s.Asking }
 
 // QueryOf is the query of the page itself.
 func (f Frame) QueryOf() string {

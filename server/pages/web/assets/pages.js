@@ -167,11 +167,13 @@
     if (!a) return null;
     approval = null;
     undo.hidden = true;
-    return fetch(a.action, { method: "POST", body: a.body, keepalive: true }).then((r) => r.ok ? r.url : a.action.replace(/\/answer$/, ""), () => {
+    const not = (why) => {
       undo.hidden = false;
-      undo.querySelector("span").textContent = undo.dataset.lost;
+      undo.querySelector("button").hidden = true;
+      undo.querySelector("span").textContent = why;
       return null;
-    });
+    };
+    return fetch(a.action, { method: "POST", body: a.body, keepalive: true }).then((r) => r.ok ? r.url : not(undo.dataset.not), () => not(undo.dataset.lost));
   };
   if (undo) {
     document.addEventListener("submit", (e) => {
@@ -182,7 +184,7 @@
       e.preventDefault();
       const mine = approval = { action: form.action, body: new URLSearchParams(new FormData(form, e.submitter)) };
       undo.querySelector("span").textContent = undo.dataset.text + " " + form.closest("article").querySelector("h3").textContent;
-      undo.hidden = false;
+      undo.hidden = undo.querySelector("button").hidden = false;
       setTimeout(async () => { if (approval !== mine) return; const to = await approve(); if (to && !approval) go(to); }, undoFor);
     });
     undo.addEventListener("click", (e) => { if (e.target.closest("button")) { approval = null; undo.hidden = true; } });
@@ -924,10 +926,10 @@
   // using is left alone until they are done.
   const seen = { ...document.body.dataset }, outdated = new Set();
   const waits = () => {
-    const n = +document.body.dataset.waiting || 0, bare = document.title.replace(/^\(\d+\) /, "");
+    const of = (name) => +document.body.dataset[name] || 0, n = of("waiting") + of("asking"), bare = document.title.replace(/^\(\d+\) /, "");
     const title = n ? "(" + n + ") " + bare : bare;
     if (document.title !== title) document.title = title;
-    for (const el of document.querySelectorAll(".waits")) { el.hidden = !n; el.textContent = n; }
+    for (const el of document.querySelectorAll(".waits")) { el.hidden = !of(el.dataset.of); el.textContent = of(el.dataset.of); }
   };
   const refresh = () => {
     let waits = false;
@@ -947,7 +949,7 @@
     source.addEventListener("state", (m) => {
       const now = JSON.parse(m.data);
       for (const name of ["sessions", "fleet"]) if (now[name] !== seen[name]) { seen[name] = now[name]; outdated.add(name); }
-      document.body.dataset.waiting = now.waiting;
+      for (const name of ["waiting", "asking"]) document.body.dataset[name] = now[name];
       waits();
       if (outdated.size) refresh();
     });
