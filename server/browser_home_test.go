@@ -103,7 +103,7 @@ func TestOpenPagesHearOfWhatWaitsAndWhatIsNew(t *testing.T) {
 	list.clicks(`input[aria-label="Choose the barge"]`)
 	askWrite(t, agents)
 	for _, w := range []*window{list, home} {
-		w.until(`document.title.startsWith("(1) ") && document.querySelector(".waits").innerText === "1"`)
+		w.until(`document.title.startsWith("(1) ") && document.querySelector(".waits:not([hidden])")?.innerText === "1"`)
 	}
 	home.until(`document.querySelector(".now li:first-child b").innerText === "1"`)
 	if !asks[bool](list, `window.__here && document.querySelector("input[name=id]:checked").value.length > 8`) {

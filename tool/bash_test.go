@@ -237,6 +237,22 @@ func TestBashStreamsWhileItRuns(t *testing.T) {
 	}
 }
 
+// A command of its own shell may be done before anybody waits for it.
+func TestWhatAQuickCommandPutOutIsStreamedToo(t *testing.T) {
+	b := shellBox(t, Options{})
+	w, err := startWarm(b.o, program{path: b.o.Shell, args: []string{"-c", "echo quick"}, dir: b.o.Root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.once = true
+	<-w.dead
+	var got bytes.Buffer
+	o, err := w.run(t.Context(), func(string) string { return "" }, time.Minute, func(chunk []byte) { got.Write(chunk) })
+	if err != nil || o.text != "quick\n" || got.String() != "quick\n" {
+		t.Errorf("%v: it put out %q, and %q was streamed", err, o.text, got.String())
+	}
+}
+
 // gone waits until no process has a pid, or only what is left of one.
 func gone(t *testing.T, pid string) {
 	t.Helper()

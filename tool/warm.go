@@ -292,6 +292,9 @@ func (w *warm) run(ctx context.Context, request func(mark string) string, timeou
 	w.mu.Lock()
 	w.mark, w.marked = []byte("\x00"+mark+"\x00"), marked
 	w.live = bounded(live, w.limit)
+	if text, _ := w.kept.text(); w.live != nil && text != "" {
+		w.live([]byte(text)) // came before anybody asked: of a quick process, all there is
+	}
 	early := w.held
 	w.held = nil
 	w.mu.Unlock()
