@@ -3,6 +3,7 @@ package tidemark
 import (
 	"context"
 	"iter"
+	"slices"
 )
 
 // Ability returns the part of b that implements T, one of the optional
@@ -108,6 +109,31 @@ type Gatherer interface {
 type LogLines struct {
 	Log  Key
 	Seqs []int64
+}
+
+// Gathers returns the Gatherer of b, false where there is none, or what is underneath
+// cannot be read so.
+func Gathers(ctx context.Context, b Backend) (Gatherer, bool) {
+	gatherer, err := Ability[Gatherer](b)
+	if err == nil {
+		_, err = gatherer.LinesOf(ctx, nil)
+	}
+	return gatherer, err == nil
+}
+
+// LinesOf reads lines as the Gatherer of b does, none of the logs whose kinds are hidden.
+func LinesOf(ctx context.Context, b Backend, asked []LogLines, hidden func(kind string) bool) ([][]Line, error) {
+	gatherer, err := Ability[Gatherer](b)
+	if err != nil {
+		return nil, err
+	}
+	asked = slices.Clone(asked)
+	for i := range asked {
+		if hidden(asked[i].Log.Kind) {
+			asked[i].Seqs = nil
+		}
+	}
+	return gatherer.LinesOf(ctx, asked)
 }
 
 // Term is a word, or the beginning of one.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -33,17 +32,7 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 
 // LinesOf opens lines of several logs, where the Backend underneath reads them together.
 func (b *Backend) LinesOf(ctx context.Context, asked []tidemark.LogLines) ([][]tidemark.Line, error) {
-	inner, err := tidemark.Ability[tidemark.Gatherer](b.inner)
-	if err != nil {
-		return nil, err
-	}
-	asked = slices.Clone(asked)
-	for i := range asked {
-		if hidden(asked[i].Log.Kind) {
-			asked[i].Seqs = nil
-		}
-	}
-	all, err := inner.LinesOf(ctx, asked)
+	all, err := tidemark.LinesOf(ctx, b.inner, asked, hidden)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -45,11 +47,8 @@ func (s *Store) finder(ctx context.Context) (*finder, error) {
 
 // isFar reports whether each call takes a round trip that others can be made beside.
 func (s *Store) isFar(ctx context.Context) bool {
-	g, err := tidemark.Ability[tidemark.Gatherer](s.backend)
-	if err == nil {
-		_, err = g.LinesOf(ctx, nil)
-	}
-	return err == nil
+	_, is := tidemark.Gathers(ctx, s.backend)
+	return is
 }
 
 // inParts does both parts, the second at the same time where beside is set, and only
@@ -68,6 +67,46 @@ func inParts(beside bool, first, second func() error) error {
 		err = secondErr
 	}
 	return err
+}
+
+// readsBeside is how many reads are under way at once where each takes a round trip.
+const readsBeside = 8
+
+// beside is how many reads are worth to be under way at once. Two processors that read
+// one SQLite file were no quicker than one.
+func (h *hunt) beside(ctx context.Context) int {
+	if h.s.isFar(ctx) {
+		return readsBeside
+	}
+	return 1
+}
+
+// sideBySide calls do with 0 to n-1, so many at once, and returns the first error, after
+// which no more are begun.
+func sideBySide(n, atOnce int, do func(i int) error) error {
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	work := func() {
+		for failed.Load() == nil {
+			i := int(next.Add(1) - 1)
+			if i >= n {
+				return
+			}
+			if err := do(i); err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		}
+	}
+	var wait sync.WaitGroup
+	for range min(n, atOnce) - 1 {
+		wait.Go(work)
+	}
+	work()
+	wait.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // hear reads the notes of an index that is looked at next.

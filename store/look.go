@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
@@ -46,15 +47,16 @@ func (h *hunt) fetch(ctx context.Context, spots []spot) error {
 		}
 		of[log] = append(of[log], s.Seq)
 	}
-	h.fetched = make(map[spot]fetched, len(spots))
-	bytes := 0
-	for _, log := range logs {
+	if err := h.meet(ctx, logs); err != nil {
+		return err
+	}
+	read := make([][]fetched, len(logs))
+	var bytes atomic.Int64
+	err := sideBySide(len(logs), h.beside(ctx), func(i int) error {
+		log := logs[i]
 		s, _, ok, err := h.looksInto(ctx, log.Owner, log.Log)
-		if err != nil {
+		if err != nil || !ok || bytes.Load() > maxAtOnceBytes {
 			return err
-		}
-		if !ok {
-			continue
 		}
 		var spans []tidemark.Span
 		for _, seq := range slices.Sorted(slices.Values(of[log])) {
@@ -64,14 +66,70 @@ func (h *hunt) fetch(ctx context.Context, spots []spot) error {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return err
 			}
-			log.Seq = l.Seq
-			h.fetched[log] = fetched{l, err}
-			if bytes += len(l.Body); bytes > maxAtOnceBytes {
-				return nil
+			read[i] = append(read[i], fetched{l, err})
+			if bytes.Add(int64(len(l.Body))) > maxAtOnceBytes {
+				break
 			}
+		}
+		return nil
+	})
+	h.fetched = make(map[spot]fetched, len(spots))
+	for i, log := range logs {
+		for _, f := range read[i] {
+			log.Seq = f.line.Seq
+			h.fetched[log] = f
+		}
+	}
+	return err
+}
+
+// meet looks up the sessions of logs that were not met yet.
+func (h *hunt) meet(ctx context.Context, logs []spot) error {
+	type stranger struct {
+		s    *Store
+		name string
+		id   tidemark.SessionID
+		info Info
+		err  error
+	}
+	var strangers []*stranger
+	for _, log := range logs {
+		id, _ := sessionOf(log.Log)
+		if h.q.Session != "" && (h.q.Session != id || h.owner != log.Owner) {
+			continue
+		}
+		name := tidemark.SessionName(log.Owner, id)
+		if _, known := h.infos[name]; known || slices.ContainsFunc(strangers, func(o *stranger) bool { return o.name == name }) {
+			continue
+		}
+		s, err := h.s.of(log.Owner)
+		if err != nil {
+			return err
+		}
+		strangers = append(strangers, &stranger{s: s, name: name, id: id})
+	}
+	_ = sideBySide(len(strangers), h.beside(ctx), func(i int) error {
+		o := strangers[i]
+		o.info, o.err = o.s.Session(ctx, o.id)
+		return nil
+	})
+	for _, o := range strangers {
+		if err := h.met(o.name, o.info, o.err); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// met notes a session that was looked up: an empty one where it is gone or cannot be read.
+func (h *hunt) met(name string, i Info, err error) error {
+	if errors.Is(err, tidemark.ErrNotFound) || h.damaged(err) {
+		i, err = Info{}, nil
+	}
+	if err == nil {
+		h.infos[name] = i
+	}
+	return err
 }
 
 // looksInto returns whose store a log is in, and its session, and whether there may be
@@ -323,13 +381,8 @@ func (h *hunt) info(ctx context.Context, s *Store, owner string, id tidemark.Ses
 		return i, i.ID != "", nil
 	}
 	i, err := s.Session(ctx, id)
-	if errors.Is(err, tidemark.ErrNotFound) || h.damaged(err) {
-		i, err = Info{}, nil
-	}
-	if err == nil {
-		h.infos[name] = i
-	}
-	return i, i.ID != "", err
+	err = h.met(name, i, err)
+	return h.infos[name], h.infos[name].ID != "", err
 }
 
 func (h *hunt) marksOf(ctx context.Context, s *Store, i Info, worker string) (marks, error) {

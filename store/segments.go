@@ -113,6 +113,13 @@ type telling struct {
 	since time.Time
 	yield func(index.Log, error) bool
 	seen  map[tidemark.Key]bool // logs and sessions
+	ahead map[tidemark.Key]got  // by the names that logs have in an index
+}
+
+// got is a record that was read, or why it was not.
+type got struct {
+	r   tidemark.Record
+	err error
 }
 
 // tell yields a log, once, if there is one.
@@ -137,7 +144,8 @@ func (t *telling) list(kind string, look func(*Store, string, tidemark.Record) b
 		q.Limit = newestFirst
 	}
 	for {
-		n := 0
+		n, over := 0, false
+		var some []tidemark.Record
 		for r, err := range t.x.s.backend.List(t.ctx, q) {
 			if n++; err != nil {
 				if !t.failed(err) {
@@ -145,20 +153,25 @@ func (t *telling) list(kind string, look func(*Store, string, tidemark.Record) b
 				}
 				continue
 			}
-			if r.Touched().Before(t.since) {
-				return true
+			if over = r.Touched().Before(t.since); over {
+				break
 			}
-			owner, tell := t.x.whose(r.Owner)
-			if !tell {
+			if _, tell := t.x.whose(r.Owner); !tell {
 				continue
 			}
-			s, err := t.x.of(owner)
-			if err != nil {
-				return t.failed(err)
+			if some = append(some, r); len(some) < newestNext {
+				continue
 			}
-			if !look(s, owner, r) {
+			if !t.lookAt(some, look) {
 				return false
 			}
+			some = some[:0]
+		}
+		if !t.lookAt(some, look) {
+			return false
+		}
+		if over {
+			return true
 		}
 		if q.Limit == 0 || n < q.Limit {
 			return true
@@ -172,6 +185,73 @@ func (t *telling) list(kind string, look func(*Store, string, tidemark.Record) b
 	}
 }
 
+// lookAt looks at records. Where each call takes a round trip, what these lead to is
+// read beside each other before.
+func (t *telling) lookAt(some []tidemark.Record, look func(*Store, string, tidemark.Record) bool) bool {
+	t.ahead = nil
+	if len(some) > 1 && t.x.s.isFar(t.ctx) && some[0].Kind != kindWorker {
+		if err := t.readAhead(some); err != nil {
+			return t.failed(err)
+		}
+	}
+	for _, r := range some {
+		owner, _ := t.x.whose(r.Owner)
+		s, err := t.x.of(owner)
+		if err != nil {
+			return t.failed(err)
+		}
+		if !look(s, owner, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// readAhead reads the records of the logs of the sessions of some records.
+func (t *telling) readAhead(some []tidemark.Record) error {
+	type one struct {
+		s         *Store
+		key, name tidemark.Key
+		got
+	}
+	var all []*one
+	for _, r := range some {
+		owner, _ := t.x.whose(r.Owner)
+		s, err := t.x.of(owner)
+		if err != nil {
+			return err
+		}
+		id, _ := sessionOf(r.Key)
+		for _, kind := range logsOfSession {
+			key := keyOf(kind, id)
+			if name := index.WithOwner(key, owner); !t.seen[name] && key != r.Key {
+				all = append(all, &one{s: s, key: key, name: name})
+			}
+		}
+	}
+	_ = sideBySide(len(all), readsBeside, func(i int) error {
+		o := all[i]
+		o.r, o.err = o.s.backend.Get(t.ctx, o.key)
+		return nil
+	})
+	t.ahead = make(map[tidemark.Key]got, len(all))
+	for _, o := range all {
+		t.ahead[o.name] = o.got
+	}
+	return nil
+}
+
+// get reads the record of a log of an owner, unless that was done.
+func (t *telling) get(s *Store, owner string, key tidemark.Key) (tidemark.Record, error) {
+	if g, ok := t.ahead[index.WithOwner(key, owner)]; ok {
+		return g.r, g.err
+	}
+	return s.backend.Get(t.ctx, key)
+}
+
+// logsOfSession are the kinds of logs that a session has beside those of its workers.
+var logsOfSession = []string{kindSession, kindNotes, kindPast}
+
 // session yields the logs that a session has beside those of its workers.
 func (t *telling) session(s *Store, owner string, id tidemark.SessionID) bool {
 	if name := (tidemark.Key{ID: tidemark.SessionName(owner, id)}); t.seen[name] {
@@ -179,12 +259,12 @@ func (t *telling) session(s *Store, owner string, id tidemark.SessionID) bool {
 	} else {
 		t.seen[name] = true
 	}
-	for _, kind := range []string{kindSession, kindNotes, kindPast} {
+	for _, kind := range logsOfSession {
 		key := keyOf(kind, id)
 		if t.seen[index.WithOwner(key, owner)] {
 			continue
 		}
-		r, err := s.backend.Get(t.ctx, key)
+		r, err := t.get(s, owner, key)
 		switch {
 		case errors.Is(err, tidemark.ErrNotFound):
 		case err != nil:

@@ -117,17 +117,7 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 
 // LinesOf reads lines of several logs that are here; see tidemark.Gatherer.
 func (b *Backend) LinesOf(ctx context.Context, asked []tidemark.LogLines) ([][]tidemark.Line, error) {
-	inner, err := tidemark.Ability[tidemark.Gatherer](b.inner)
-	if err != nil {
-		return nil, err
-	}
-	asked = slices.Clone(asked)
-	for i := range asked {
-		if hidden(asked[i].Log.Kind) {
-			asked[i].Seqs = nil
-		}
-	}
-	return inner.LinesOf(ctx, asked)
+	return tidemark.LinesOf(ctx, b.inner, asked, hidden)
 }
 
 // Wait waits until a log grows.

@@ -34,12 +34,9 @@ type roundKey struct{}
 // together is how segments are asked: nil where each reads what it wants for itself
 // just as well.
 func (ix *Index) together(ctx context.Context) segment.Together {
-	gatherer, err := tidemark.Ability[tidemark.Gatherer](ix.k.Backend())
-	if err != nil {
+	gatherer, ok := tidemark.Gathers(ctx, ix.k.Backend())
+	if !ok {
 		return nil
-	}
-	if _, err := gatherer.LinesOf(ctx, nil); err != nil {
-		return nil // what it wraps, or whose it is, cannot be read so
 	}
 	return func(ctx context.Context, n int, do func(context.Context, int)) {
 		r := &round{gatherer: gatherer, active: n}

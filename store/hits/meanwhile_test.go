@@ -18,12 +18,15 @@ import (
 
 // meanwhile is something that happens before one of the calls by which a search reads.
 type meanwhile struct {
-	calls int // that were made
-	at    int // the one before which it happens
+	mu    sync.Mutex // a search may make calls beside each other
+	calls int        // that were made
+	at    int        // the one before which it happens
 	do    func()
 }
 
 func (m *meanwhile) call() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.calls++; m.calls == m.at {
 		m.do()
 	}
@@ -50,15 +53,45 @@ func (i interrupted) Lines(ctx context.Context, log tidemark.Key, spans ...tidem
 	return i.Backend.Lines(ctx, log, spans...)
 }
 
+// interruptedFar is one that reads lines of several logs in one call, as those do where
+// each call takes a round trip: a search makes its calls beside each other there.
+type interruptedFar struct{ interrupted }
+
+func (i interruptedFar) LinesOf(ctx context.Context, asked []tidemark.LogLines) ([][]tidemark.Line, error) {
+	if len(asked) > 0 {
+		i.call()
+	}
+	return gathered(ctx, i.Backend, asked)
+}
+
 // interruptedTeam is one of somebody with whom others share.
 type interruptedTeam struct {
-	interrupted
+	tidemark.Backend
 	tidemark.Sharer
+	wrap func(tidemark.Backend) tidemark.Backend
 }
 
 func (i interruptedTeam) Of(owner string) (tidemark.Backend, error) {
 	b, err := i.Sharer.Of(owner)
-	return interrupted{b, i.meanwhile}, err
+	return i.wrap(b), err
+}
+
+func (i interruptedTeam) LinesOf(ctx context.Context, asked []tidemark.LogLines) ([][]tidemark.Line, error) {
+	return tidemark.LinesOf(ctx, i.Backend, asked, func(string) bool { return false })
+}
+
+// interrupting returns b under a search that something happens to.
+func interrupting(b tidemark.Backend, m *meanwhile, isFar bool) tidemark.Backend {
+	wrap := func(b tidemark.Backend) tidemark.Backend {
+		if isFar {
+			return interruptedFar{interrupted{b, m}}
+		}
+		return interrupted{b, m}
+	}
+	if sharer, ok := b.(tidemark.Sharer); ok {
+		return interruptedTeam{wrap(b), sharer, wrap}
+	}
+	return wrap(b)
 }
 
 // A search looks at an index, at what the index lacks and at the index again. Others
@@ -137,7 +170,7 @@ func TestASearchMissesNothingThatOthersIndexMeanwhile(t *testing.T) {
 			return m.db.For(m.people["bob"]), func() { m.catchUp("bob") }
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		missesNothing := func(t *testing.T, isFar bool) {
 			query, err := search.Parse("tide")
 			if err != nil {
 				t.Fatal(err)
@@ -157,11 +190,7 @@ func TestASearchMissesNothingThatOthersIndexMeanwhile(t *testing.T) {
 				}
 				want := find(b)
 				m := &meanwhile{at: at, do: do}
-				of := tidemark.Backend(interrupted{b, m})
-				if sharer, ok := b.(tidemark.Sharer); ok {
-					of = interruptedTeam{interrupted{b, m}, sharer}
-				}
-				if d := cmp.Diff(want, find(of)); d != "" || len(want) == 0 {
+				if d := cmp.Diff(want, find(interrupting(b, m, isFar))); d != "" || len(want) == 0 {
 					t.Errorf("before call %d of %d (-want +got):\n%s", at, m.calls, d)
 				}
 				if m.calls < at {
@@ -171,6 +200,8 @@ func TestASearchMissesNothingThatOthersIndexMeanwhile(t *testing.T) {
 					break
 				}
 			}
-		})
+		}
+		t.Run(name, func(t *testing.T) { missesNothing(t, false) })
+		t.Run(name+", far away", func(t *testing.T) { missesNothing(t, true) })
 	}
 }
