@@ -29,12 +29,27 @@ func (b *Backend) snapshot(ctx context.Context, use func(*conn) error) error {
 			return err
 		}
 		defer c.do("COMMIT", nil, nil)
-		// A newer program may have upgraded the store since it was opened.
-		if have, err := schemaVersion(c); err != nil || have > b.known {
-			return cmp.Or(err, tooNew(b.path, have, b.known))
-		}
-		return use(c)
+		return b.understood(c, use(c))
 	}))
+}
+
+// understood returns err, which is what reading came to, unless what was read is in a
+// format that this program does not know: a newer program may have upgraded the store
+// since it was opened. It looks again only when the store has changed since it did.
+func (b *Backend) understood(c *conn, err error) error {
+	data := c.dataVersion()
+	if err == nil && c.understood && data == c.data {
+		return nil
+	}
+	have, lookErr := schemaVersion(c)
+	if lookErr == nil {
+		lookErr = tooNew(b.path, have, b.known)
+	}
+	c.understood, c.data = lookErr == nil, data
+	if err != nil && isCorrupt(lookErr) {
+		return err
+	}
+	return cmp.Or(lookErr, err)
 }
 
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record, err error) {
@@ -156,18 +171,35 @@ func newest(c *conn, number int64) (n int64, err error) {
 	return n, err
 }
 
+// The rest of each row is taken from its record, see record.go. A table of a damaged
+// schema may be a view, whose rows have no record.
 const (
-	sqlForwards  = `SELECT ` + lineColumns + ` FROM line WHERE id BETWEEN ?1 AND ?2 ORDER BY id`
+	sqlForwards  = `SELECT id, kind FROM line WHERE id BETWEEN ?1 AND ?2 ORDER BY id`
 	sqlBackwards = sqlForwards + ` DESC`
+
+	sqlStandingForwards  = `SELECT ` + lineColumns + ` FROM line WHERE id BETWEEN ?1 AND ?2 ORDER BY id`
+	sqlStandingBackwards = sqlStandingForwards + ` DESC`
 )
+
+func sqlPage(backwards, standing bool) string {
+	switch {
+	case backwards && standing:
+		return sqlStandingBackwards
+	case backwards:
+		return sqlBackwards
+	case standing:
+		return sqlStandingForwards
+	}
+	return sqlForwards
+}
 
 // page reads up to pageRows lines from the near end of what is left. A line that
 // is missing, or that SQLite cannot reach, is a *Damage in its place.
 func (p *pager) page(c *conn, number int64) error {
-	from, to, sql, step := p.first, min(p.last, p.first+pageRows-1), sqlForwards, int64(1)
+	from, to, step := p.first, min(p.last, p.first+pageRows-1), int64(1)
 	want := from
 	if p.span.Backwards {
-		from, to, sql, step = max(p.first, p.last-pageRows+1), p.last, sqlBackwards, -1
+		from, to, step = max(p.first, p.last-pageRows+1), p.last, -1
 		want = to
 	}
 	if p.found == nil {
@@ -185,7 +217,7 @@ func (p *pager) page(c *conn, number int64) error {
 		}
 		return nil
 	}
-	s, err := c.prepare(sql)
+	s, err := c.prepare(sqlPage(p.span.Backwards, c.standing))
 	if err != nil {
 		return err
 	}
@@ -211,7 +243,14 @@ func (p *pager) page(c *conn, number int64) error {
 			}
 			break
 		}
-		l, err := sc.line(s)
+		l, err := sc.next(s)
+		if isCorrupt(err) {
+			s.reset()
+			return p.singly(c, sc, number, want, from, to, step)
+		}
+		if err != nil && !isDamage(err) {
+			return err
+		}
 		if (l.Seq-want)*step < 0 || l.Seq < from || l.Seq > to {
 			continue // a damaged tree: out of order
 		}
@@ -256,7 +295,7 @@ func (p *pager) singly(c *conn, sc *scanner, number, want, from, to, step int64)
 		if err != nil {
 			return err
 		}
-		err = c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, id) }, func(s *stmt) {
+		err = c.do(sqlLine, func(s *stmt) { s.setInt(1, id) }, func(s *stmt) {
 			if s.int(0) == id {
 				f.line, f.err = sc.line(s)
 			}
