@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
+	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -82,8 +84,13 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 		spans = []tidemark.Span{{}}
 	}
 	return func(yield func(tidemark.Line, error) bool) {
+		room := pages.Get().(*[]found)
+		defer func() {
+			clear(*room) // who keeps a line keeps it alone
+			pages.Put(room)
+		}()
 		for i, span := range spans {
-			p := pager{log: log, span: span, index: i, first: -1}
+			p := pager{log: log, span: span, index: i, first: -1, found: *room}
 			for !p.done {
 				next := p
 				err := b.snapshot(ctx, func(c *conn) error {
@@ -95,8 +102,9 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 					return
 				}
 				p = next
-				for _, f := range p.found {
-					if !yield(f.line, f.err) {
+				*room = p.found
+				for i := range p.found {
+					if !yield(p.found[i].line, p.found[i].err) {
 						return
 					}
 				}
@@ -119,6 +127,9 @@ type found struct {
 	line tidemark.Line
 	err  error
 }
+
+// pages are the rooms for the lines of a page.
+var pages = sync.Pool{New: func() any { return new([]found) }}
 
 // next reads a page. The number of the log is looked up for every page: the log
 // may have been dropped since the last one, and its number may have been reused.
@@ -202,9 +213,7 @@ func (p *pager) page(c *conn, number int64) error {
 		from, to, step = max(p.first, p.last-pageRows+1), p.last, -1
 		want = to
 	}
-	if p.found == nil {
-		p.found = make([]found, 0, to-from+1)
-	}
+	p.found = slices.Grow(p.found, int(to-from+1))
 	sc := &scanner{log: p.log, rows: int(to - from + 1)}
 	elsewhere := absent{sc: sc, number: number}
 	missing := func(until int64) error {
