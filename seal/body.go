@@ -56,9 +56,8 @@ func finish(a cipher.AEAD, out, bound []byte) []byte {
 	return a.Seal(out[:startBytes], out[1:startBytes], out[startBytes:], bound)
 }
 
-// openBody returns what was sealed.
-func openBody(a cipher.AEAD, sealed, bound []byte) ([]byte, error) {
-	room := make([]byte, 0, len(sealed)-overhead)
+// openBody returns what was sealed, in a room that is large enough for it.
+func openBody(a cipher.AEAD, room, sealed, bound []byte) ([]byte, error) {
 	plain, err := a.Open(room, sealed[1:startBytes], sealed[startBytes:], bound)
 	if err != nil {
 		return nil, errors.New("it does not open with its data key: it was changed, or stood elsewhere")
@@ -102,7 +101,7 @@ func openRecord(k *dataKey, store storeID, key tidemark.Key, sealed []byte) ([]b
 	}
 	room := rooms.Get().(*[roomBytes]byte)
 	defer rooms.Put(room)
-	plain, err := openBody(k.bodies, sealed, recordBound(room[:0], store, sealed[0], key))
+	plain, err := openBody(k.bodies, make([]byte, 0, len(sealed)-overhead), sealed, recordBound(room[:0], store, sealed[0], key))
 	if err != nil {
 		return nil, err
 	}
@@ -179,16 +178,45 @@ func sealLineAs(form byte, body []byte, k *dataKey, store storeID, at nonce, log
 
 // openLine returns l as it was before sealLine.
 func openLine(k *dataKey, store storeID, log tidemark.Key, l tidemark.Line) (tidemark.Line, error) {
+	var o lineOpener
+	return o.open(k, store, log, l)
+}
+
+// lineOpener opens lines, one after the other. Short ones share memory in chunks: who keeps
+// one of them keeps a few kilobytes.
+type lineOpener struct {
+	bound []byte // the data that the last line was bound to
+	chunk []byte // memory for the next bodies
+}
+
+const (
+	sharedBody  = 512
+	sharedBytes = 4 << 10
+)
+
+// room returns memory for n bytes, as the end of the chunk or apart.
+func (o *lineOpener) room(n int) []byte {
+	if n > sharedBody {
+		return make([]byte, 0, n)
+	}
+	if have := cap(o.chunk); have-len(o.chunk) < n {
+		o.chunk = make([]byte, 0, max(n, min(2*have, sharedBytes)))
+	}
+	at := len(o.chunk)
+	o.chunk = o.chunk[:at+n]
+	return o.chunk[at : at : at+n]
+}
+
+func (o *lineOpener) open(k *dataKey, store storeID, log tidemark.Key, l tidemark.Line) (tidemark.Line, error) {
 	if err := checkForm(l.Body); err != nil {
 		return l, err
 	}
 	if len(l.Chain) < tagBytes {
 		return l, errors.New("it has no place in the chain of its log: it is not sealed, or was changed")
 	}
-	room := rooms.Get().(*[roomBytes]byte)
-	defer rooms.Put(room)
 	form := l.Body[0]
-	plain, err := openBody(k.bodies, l.Body, lineBound(room[:0], store, form, log, &l))
+	o.bound = lineBound(o.bound[:0], store, form, log, &l)
+	plain, err := openBody(k.bodies, o.room(len(l.Body)-overhead), l.Body, o.bound)
 	if err != nil {
 		return l, err
 	}
