@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -303,6 +304,16 @@ func structural(e tidemark.Entry) bool {
 	return e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap
 }
 
+type tailEntry struct {
+	e   tidemark.Entry
+	err error
+}
+
+// tails are rooms for the entries of a tail, of at most mostTail entries.
+var tails = sync.Pool{New: func() any { return new([]tailEntry) }}
+
+const mostTail = 256
+
 // Tail yields the newest n entries on the path to seq, oldest first; seq 0
 // means the head. It costs the same however long the session is.
 func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.Entry, error] {
@@ -310,23 +321,26 @@ func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.En
 		if n <= 0 {
 			return
 		}
-		type found struct {
-			e   tidemark.Entry
-			err error
-		}
-		tail := make([]found, 0, min(n, 1024))
 		segments, err := v.trail(ctx)
 		if err != nil {
 			yield(tidemark.Entry{}, err)
 			return
 		}
+		room := tails.Get().(*[]tailEntry)
+		tail := (*room)[:0]
+		defer func() {
+			clear(tail) // who keeps an entry keeps it alone
+			if *room = tail; cap(tail) <= mostTail {
+				tails.Put(room)
+			}
+		}()
 		var d tidemark.Decoder
 		for l, err := range v.walk(ctx, segments, seq, n) {
-			tail = append(tail, found{})
+			tail = append(tail, tailEntry{})
 			f := &tail[len(tail)-1]
 			f.err = v.entryOf(&d, segmentAt(segments, l.Seq), &l, err, &f.e)
 			if f.err == nil && structural(f.e) {
-				tail = tail[:len(tail)-1]
+				*f, tail = tailEntry{}, tail[:len(tail)-1]
 			}
 			if len(tail) == n {
 				break // here, so that walk does not read another line
