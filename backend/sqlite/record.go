@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"encoding/binary"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -28,10 +29,8 @@ func (s *stmt) fields() lineFields {
 		chain: s.view(8), batch: s.view(9), sum: s.int(10), body: s.view(11)}
 }
 
-// record returns the bytes of the row that step has reached in the table that s reads
-// from, valid until the next step; nil when they do not lie on one page. A column of
-// the row has to be among those that s returns, or SQLite has not looked for it.
-func (s *stmt) record() []byte {
+// cursor returns where s stands in the table that it reads from; nil when it does not.
+func (s *stmt) cursor() *lib.TVdbeCursor {
 	v := *(**lib.TVdbe)(unsafe.Pointer(&s.p))
 	if v.FnCursor < 1 || v.FapCsr == 0 {
 		return nil
@@ -41,105 +40,186 @@ func (s *stmt) record() []byte {
 		return nil
 	}
 	c := *(**lib.TVdbeCursor)(unsafe.Pointer(&first))
-	if c.FeCurType != lib.CURTYPE_BTREE || c.FisTable == 0 || c.FnullRow != 0 || c.FdeferredMoveto != 0 || c.FaRow == 0 || c.FszRow < c.FpayloadSize {
+	if c.FeCurType != lib.CURTYPE_BTREE || c.FisTable == 0 || c.FnullRow != 0 || c.FdeferredMoveto != 0 {
+		return nil
+	}
+	return c
+}
+
+// record returns the bytes of the row that step has reached in the table that s reads
+// from, valid until the next step; nil when they do not lie on one page. A column of
+// the row has to be among those that s returns, or SQLite has not looked for it.
+func (s *stmt) record() []byte {
+	c := s.cursor()
+	if c == nil || c.FaRow == 0 || c.FszRow < c.FpayloadSize {
 		return nil
 	}
 	return libc.GoBytes(c.FaRow, int(c.FpayloadSize))
 }
 
+// leaf is a page of a table, and a row of it. The format is that of
+// https://sqlite.org/fileformat2.html#b_tree_pages.
+type leaf struct {
+	page  []byte
+	cells []byte // where each row begins, two bytes
+	mask  int
+	most  int // of what is longer, a part is on other pages
+	at    int
+}
+
+// manyRows is how many rows a leaf has when they are read from it, and the next leaf is
+// looked for: to step to the next row is quicker with fewer.
+const manyRows = 12
+
+// leaf returns the page of the row that step has reached, valid until the next step. It
+// reports false where there are few rows on it.
+func (s *stmt) leaf() (l leaf, ok bool) {
+	c := s.cursor()
+	if c == nil {
+		return l, false
+	}
+	b := *(**lib.TBtCursor)(unsafe.Pointer(&c.Fuc.FpCursor))
+	if b == nil || b.FeState != lib.CURSOR_VALID || b.FpPage == 0 {
+		return l, false
+	}
+	p := *(**lib.TMemPage)(unsafe.Pointer(&b.FpPage))
+	size := int(p.FmaskPage) + 1
+	index := int(p.FaCellIdx - p.FaData)
+	if p.FisInit == 0 || p.Fleaf == 0 || p.FintKeyLeaf == 0 || p.FnOverflow != 0 || p.FnCell < manyRows || b.Fix >= p.FnCell || p.FaData == 0 ||
+		p.FaDataEnd != p.FaData+uintptr(size) || index < 0 || index+2*int(p.FnCell) > size {
+		return l, false
+	}
+	l.page = libc.GoBytes(p.FaData, size)
+	l.cells = l.page[index : index+2*int(p.FnCell)]
+	l.mask, l.most, l.at = int(p.FmaskPage), int(p.FmaxLocal), int(b.Fix)
+	return l, true
+}
+
+// move goes to the next row, in either direction; false: it is on another page.
+func (l *leaf) move(step int) bool {
+	l.at += step
+	return l.at >= 0 && 2*l.at < len(l.cells)
+}
+
+// row returns the id of the row and its record; no record where it cannot be read here.
+func (l *leaf) row() (id int64, record []byte) {
+	b := l.page[int(binary.BigEndian.Uint16(l.cells[2*l.at:]))&l.mask:]
+	size, n := varint(b)
+	if n == 0 || size < 0 || size > int64(l.most) {
+		return 0, nil
+	}
+	b = b[n:]
+	if id, n = varint(b); n == 0 || int(size) > len(b)-n {
+		return 0, nil
+	}
+	return id, b[n : n+int(size)]
+}
+
+// varint reads a number of up to nine bytes, and returns how many it has, 0: too few are
+// there. Each but the ninth has seven bits, the highest first.
+func varint(b []byte) (n int64, size int) {
+	for i := 0; i < len(b); i++ {
+		if i == 8 {
+			return n<<8 | int64(b[i]), 9
+		}
+		if n = n<<7 | int64(b[i]&0x7f); b[i] < 0x80 {
+			return n, i + 1
+		}
+	}
+	return 0, 0
+}
+
+// recordColumns is how many columns a record of table line has. The first is NULL: the
+// id is the key of the row.
+const recordColumns = 12
+
 // fieldsOf takes a record of table line apart. It reports false for one that only
 // SQLite can read, or nobody.
 func fieldsOf(record []byte) (f lineFields, ok bool) {
-	var r recordReader
-	if !r.open(record) || r.kind() != 0 {
-		return f, false // instead of the id, which is the key of the row, the record has NULL
+	// A record is its kinds of values, behind the length of this part, and the values.
+	size, at := kindAt(record, 0)
+	if at == 0 || size < at || size > len(record) {
+		return f, false
 	}
-	f.kind, f.key = r.bytes(), r.bytes()
-	f.at, f.parent, f.depth, f.nodes, f.turn = r.int(), r.int(), r.int(), r.int(), r.int()
-	f.chain, f.batch, f.sum, f.body = r.bytes(), r.bytes(), r.int(), r.bytes()
-	return f, !r.odd && len(r.kinds) == 0 && len(r.values) == 0
-}
-
-// recordReader reads the columns of a record one after the other. A record is the kinds
-// of its values, and then the values.
-type recordReader struct {
-	kinds, values []byte // those that are left
-	odd           bool   // there was something that is not as expected
-}
-
-func (r *recordReader) open(record []byte) bool {
-	r.kinds = record
-	size := r.kind() // of itself and of the kinds
-	before := len(record) - len(r.kinds)
-	if r.odd || size < before || size > len(record) {
-		return false
+	kinds, r := record[:size], recordReader{values: record[size:]}
+	for i := range r.kinds {
+		next := 0
+		if r.kinds[i], next = kindAt(kinds, at); next == 0 {
+			return f, false
+		}
+		at = next
 	}
-	r.kinds, r.values = record[before:size], record[size:]
-	return true
+	if at != size || r.kinds[0] != 0 {
+		return f, false
+	}
+	f.kind, f.key = r.bytes(1), r.bytes(2)
+	f.at, f.parent, f.depth, f.nodes, f.turn = r.int(3), r.int(4), r.int(5), r.int(6), r.int(7)
+	f.chain, f.batch, f.sum, f.body = r.bytes(8), r.bytes(9), r.int(10), r.bytes(11)
+	return f, !r.odd && len(r.values) == 0
 }
 
-// kind reads a number of seven bits a byte, the highest first. Those of a record on one
-// page have three bytes at most.
-func (r *recordReader) kind() int {
-	n := 0
-	for i := 0; i < len(r.kinds) && i < 3; i++ {
-		n = n<<7 | int(r.kinds[i]&0x7f)
-		if r.kinds[i] < 0x80 {
-			r.kinds = r.kinds[i+1:]
-			return n
+// kindAt reads a number of seven bits a byte, the highest first, and returns where the
+// next begins; 0 when there is none. Those of a record on one page have three bytes at
+// most.
+func kindAt(b []byte, at int) (n, next int) {
+	for i := at; i < len(b) && i < at+3; i++ {
+		if n = n<<7 | int(b[i]&0x7f); b[i] < 0x80 {
+			return n, i + 1
 		}
 	}
-	r.odd = true
-	return 0
+	return 0, 0
 }
 
-func (r *recordReader) value(size int) []byte {
-	if size > len(r.values) {
-		r.odd = true
-		return nil
-	}
-	v := r.values[:size:size]
-	r.values = r.values[size:]
-	return v
+// recordReader reads the columns of a record one after the other.
+type recordReader struct {
+	kinds  [recordColumns]int
+	values []byte // those that are left
+	odd    bool   // there was something that is not as expected
 }
 
 // bytes reads a text or a blob; an empty one, and NULL, is nil.
-func (r *recordReader) bytes() []byte {
+func (r *recordReader) bytes(column int) []byte {
 	const texts = 12 // from here on: twice the length, and one for a text
-	kind := r.kind()
-	if kind == 0 {
+	kind := r.kinds[column]
+	n := (kind - texts) / 2
+	if kind < texts || n > len(r.values) {
+		r.odd = r.odd || kind != 0
 		return nil
 	}
-	if kind < texts {
-		r.odd = true
+	if n == 0 {
 		return nil
 	}
-	v := r.value((kind - texts) / 2)
-	if len(v) == 0 {
-		return nil
-	}
+	v := r.values[:n:n]
+	r.values = r.values[n:]
 	return v
 }
 
-// intBytes is how long integers of the kinds 1 to 6 are.
-var intBytes = [...]int{1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
-
-func (r *recordReader) int() int64 {
+func (r *recordReader) int(column int) (n int64) {
 	const zero, one = 8, 9 // have no bytes
-	kind := r.kind()
-	if kind == zero || kind == one {
+	v, size := r.values, 0
+	switch kind := r.kinds[column]; {
+	case kind == zero || kind == one:
 		return int64(kind - zero)
+	case kind < 1 || kind > 6:
+		r.odd = true
+		return 0
+	default:
+		size = int([...]uint8{0, 1, 2, 3, 4, 6, 8}[kind])
 	}
-	if kind == 0 || kind >= len(intBytes) {
+	if size > len(v) {
 		r.odd = true
 		return 0
 	}
-	v := r.value(intBytes[kind])
-	if r.odd {
-		return 0
+	r.values = v[size:]
+	switch n = int64(int8(v[0])); size {
+	case 2:
+		return n<<8 | int64(v[1])
+	case 4:
+		return int64(int32(binary.BigEndian.Uint32(v)))
+	case 8:
+		return int64(binary.BigEndian.Uint64(v))
 	}
-	n := int64(int8(v[0]))
-	for _, c := range v[1:] {
+	for _, c := range v[1:size] {
 		n = n<<8 | int64(c)
 	}
 	return n

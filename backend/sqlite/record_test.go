@@ -45,6 +45,9 @@ func anyRow(t *testing.T, c *conn, id int64) {
 	}
 	words := func(n int) []byte { return bytes.Repeat([]byte("tide\x00é"), n/7+1)[:n] }
 	sizes := [...]int{0, 1, 57, 58, 59, 200, 1000, 8000, 8100, 9000, 40_000}
+	if id > 1000 {
+		sizes = [...]int{0, 1, 10, 57, 58, 59, 60, 100, 127, 128, 200} // many on a page
+	}
 	err := c.do(sqlAppend, func(s *stmt) {
 		s.setInt(1, id)
 		s.setText(2, strings.Repeat("k", rand.IntN(40)))
@@ -76,7 +79,7 @@ func TestARecordHasTheValuesOfItsColumns(t *testing.T) {
 		anyRow(t, c, int64(i+1))
 	}
 	for _, sql := range []string{sqlForwards, sqlBackwards} {
-		seen, whole := 0, 0
+		seen, whole, beside := 0, 0, 0
 		err := c.do(sql, func(s *stmt) { s.setInt(1, 0); s.setInt(2, rows) }, func(s *stmt) {
 			seen++
 			record := s.record()
@@ -84,6 +87,12 @@ func TestARecordHasTheValuesOfItsColumns(t *testing.T) {
 				return
 			}
 			whole++
+			if leaf, ok := s.leaf(); ok {
+				beside++
+				if id, again := leaf.row(); id != s.int(0) || !bytes.Equal(again, record) {
+					t.Fatalf("row %d: the page has row %d of %d bytes there, not of %d", s.int(0), id, len(again), len(record))
+				}
+			}
 			got, ok := fieldsOf(record)
 			if !ok {
 				t.Fatalf("row %d: its record was not read", s.int(0))
@@ -97,8 +106,8 @@ func TestARecordHasTheValuesOfItsColumns(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		if err != nil || seen != rows || whole < rows/2 || whole == rows {
-			t.Errorf("%d rows, %d of them on one page, %v", seen, whole, err)
+		if err != nil || seen != rows || whole < rows/2 || whole == rows || beside < rows/4 {
+			t.Errorf("%d rows, %d of them on one page and %d beside many, %v", seen, whole, beside, err)
 		}
 	}
 }
@@ -110,7 +119,7 @@ func TestLinesOfEveryLengthAreRead(t *testing.T) {
 	log := tidemark.Key{Kind: "session", ID: "s"}
 	a := tidemark.Append{Log: log}
 	for i := range 300 {
-		l := tidemark.Line{Seq: int64(i + 1), Kind: "user", At: timeOf(int64(i)), Body: bytes.Repeat([]byte{byte(i)}, i*i/5)}
+		l := tidemark.Line{Seq: int64(i + 1), Kind: "user", At: timeOf(int64(i)), Body: bytes.Repeat([]byte{byte(i)}, i%100*i/5)}
 		if i%3 == 0 {
 			l.Chain = bytes.Repeat([]byte{7}, i%64)
 		}
@@ -158,6 +167,10 @@ func FuzzRecord(f *testing.F) {
 		fields, ok := fieldsOf(record)
 		if n := len(fields.kind) + len(fields.key) + len(fields.chain) + len(fields.batch) + len(fields.body); ok && n > len(record) {
 			t.Errorf("%d bytes out of a record of %d", n, len(record))
+		}
+		l := leaf{page: append(record, make([]byte, 1<<9)...)[:1<<9], mask: 1<<9 - 1, most: 1 << 9}
+		for l.cells = l.page[:64]; l.move(1); {
+			l.row()
 		}
 	})
 }
