@@ -127,10 +127,23 @@ func withForm(form byte, plain []byte) ([]byte, error) {
 // lineBound is what the body of a line is bound to: all its fields except the
 // batch, with key and chain in the form that the Backend underneath has.
 func lineBound(room []byte, store storeID, form byte, log tidemark.Key, l *tidemark.Line) []byte {
+	return boundBehind(boundStart(room, store, log), form, l)
+}
+
+// boundStart is the part of lineBound that all lines of a log have, and the place of the
+// form.
+func boundStart(room []byte, store storeID, log tidemark.Key) []byte {
 	room = bind(room, "line", store)
-	room = append(room, form)
+	room = append(room, 0)
 	room = bindText(room, log.Kind)
-	room = bindText(room, log.ID)
+	return bindText(room, log.ID)
+}
+
+// formAt is the place of the form: behind what bind adds.
+const formAt = 2 + len(bindWords+"line") + len(storeID{})
+
+func boundBehind(room []byte, form byte, l *tidemark.Line) []byte {
+	room[formAt] = form
 	for _, v := range [...]int64{l.Seq, l.At.UnixMicro(), l.Position.Parent, l.Position.Depth, l.Position.Nodes, l.Position.Turn} {
 		room = binary.LittleEndian.AppendUint64(room, uint64(v))
 	}
@@ -182,10 +195,11 @@ func openLine(k *dataKey, store storeID, log tidemark.Key, l tidemark.Line) (tid
 	return o.open(k, store, log, l)
 }
 
-// lineOpener opens lines, one after the other. Short ones share memory in chunks: who keeps
+// lineOpener opens lines of one log, one after the other. Short ones share memory in chunks: who keeps
 // one of them keeps a few kilobytes.
 type lineOpener struct {
-	bound []byte // the data that the last line was bound to
+	bound []byte // what lines of the log are bound to, up to fixed, and the last one
+	fixed int
 	chunk []byte // memory for the next bodies
 }
 
@@ -215,7 +229,11 @@ func (o *lineOpener) open(k *dataKey, store storeID, log tidemark.Key, l tidemar
 		return l, errors.New("it has no place in the chain of its log: it is not sealed, or was changed")
 	}
 	form := l.Body[0]
-	o.bound = lineBound(o.bound[:0], store, form, log, &l)
+	if o.fixed == 0 {
+		o.bound = boundStart(make([]byte, 0, roomBytes/2), store, log)
+		o.fixed = len(o.bound)
+	}
+	o.bound = boundBehind(o.bound[:o.fixed], form, &l)
 	plain, err := openBody(k.bodies, o.room(len(l.Body)-overhead), l.Body, o.bound)
 	if err != nil {
 		return l, err
