@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -153,6 +154,48 @@ func TestLinesOfEveryLengthAreRead(t *testing.T) {
 		}
 		if i != len(a.Lines) {
 			t.Errorf("%d lines came", i)
+		}
+	}
+}
+
+// The room of a page is used again: what was yielded from it stays, also while others
+// are read.
+func TestLinesThatAreKeptStayWhileOthersAreRead(t *testing.T) {
+	b := made(t)
+	var logs []tidemark.Key
+	for _, id := range []string{"a", "b"} {
+		log := tidemark.Key{Kind: "session", ID: id}
+		a := tidemark.Append{Log: log}
+		for seq := range int64(600) {
+			l := tidemark.Line{Seq: seq + 1, Kind: "user", At: timeOf(seq), Body: fmt.Appendf(nil, "%s %d", id, seq+1)}
+			l.Sum = l.Checksum(log)
+			a.Lines = append(a.Lines, l)
+		}
+		keep(t, b, tidemark.Batch{Appends: []tidemark.Append{a}})
+		logs = append(logs, log)
+	}
+	var kept []tidemark.Line
+	for l, err := range b.Lines(t.Context(), logs[0], tidemark.Span{From: 1, To: 300}, tidemark.Span{Newest: 300, Backwards: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, l)
+		for other, err := range b.Lines(t.Context(), logs[1], tidemark.Span{Newest: 3}) {
+			if err != nil || !bytes.HasPrefix(other.Body, []byte("b ")) {
+				t.Fatalf("%q, %v", other.Body, err)
+			}
+		}
+	}
+	if len(kept) != 600 {
+		t.Fatalf("%d lines", len(kept))
+	}
+	for i, l := range kept {
+		seq := i + 1
+		if i >= 300 {
+			seq = 900 - i
+		}
+		if want := fmt.Sprint("a ", seq); string(l.Body) != want || l.Seq != int64(seq) || l.Sum != l.Checksum(logs[0]) {
+			t.Fatalf("line %d is %d, %q; want %q", i, l.Seq, l.Body, want)
 		}
 	}
 }
