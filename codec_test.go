@@ -48,7 +48,7 @@ func checkEncode(t fataler, e Entry) {
 	if !bytes.Equal(got, want) {
 		t.Fatalf("wrote\n%s\nencoding/json writes\n%s", got, want)
 	}
-	if p := (parser{b: got}); !p.body(new(body)) {
+	if p := (parser{b: got, d: new(Decoder)}); !p.body(new(body)) {
 		t.Fatalf("its own form is not read by the parser that knows it: %s", got)
 	}
 	checkDecode(t, got)
@@ -59,7 +59,7 @@ func checkDecode(t fataler, b []byte) {
 	t.Helper()
 	want, wantErr := modelDecode(b)
 	var got Entry
-	err := parseBody(b, &got)
+	err := new(Decoder).parseBody(b, &got)
 	if (err != nil) != (wantErr != nil) {
 		t.Fatalf("parseBody(%q) = %v, encoding/json says %v", b, err, wantErr)
 	}
@@ -129,7 +129,7 @@ func TestBodiesMeanWhatEncodingJSONSays(t *testing.T) {
 
 func TestAFailedReadLeavesTheEntryAsItWas(t *testing.T) {
 	e := Entry{Model: "before"}
-	if err := parseBody([]byte(`{"blocks":[{"type":"text"}],"model":7}`), &e); err == nil {
+	if err := new(Decoder).parseBody([]byte(`{"blocks":[{"type":"text"}],"model":7}`), &e); err == nil {
 		t.Fatal("a number was read as a model")
 	}
 	if diff := cmp.Diff(Entry{Model: "before"}, e); diff != "" {
@@ -145,7 +145,7 @@ func TestAnEntryKeepsNothingOfTheBytesItWasReadFrom(t *testing.T) {
 	}
 	want, _ := modelDecode(b)
 	var got Entry
-	if err := parseBody(b, &got); err != nil {
+	if err := new(Decoder).parseBody(b, &got); err != nil {
 		t.Fatal(err)
 	}
 	for i := range b {
@@ -200,7 +200,7 @@ func TestWhatIsWrittenCanBeReadAgainHoweverDeepItIs(t *testing.T) {
 		}
 		if err == nil {
 			var got Entry
-			if err := parseBody(b, &got); err != nil {
+			if err := new(Decoder).parseBody(b, &got); err != nil {
 				t.Errorf("%s: written, but not read: %v", c.name, err)
 			}
 			if _, err := modelDecode(b); err != nil {
@@ -211,7 +211,7 @@ func TestWhatIsWrittenCanBeReadAgainHoweverDeepItIs(t *testing.T) {
 	for _, s := range []string{
 		strings.Repeat(`{"blocks":[`, 1_000_000), `{"extra":` + strings.Repeat(`{"a":`, 1_000_000), `{"blocks":[` + strings.Repeat(`{"type":"x","blocks":[`, 1_000_000),
 	} {
-		if err := parseBody([]byte(s), new(Entry)); err == nil {
+		if err := new(Decoder).parseBody([]byte(s), new(Entry)); err == nil {
 			t.Errorf("%.30s… was read", s)
 		}
 	}
@@ -343,10 +343,11 @@ func BenchmarkParseBody(b *testing.B) {
 		}
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
+			var d Decoder
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
 				var e Entry
-				parseBody(text, &e)
+				d.parseBody(text, &e)
 			}
 		})
 		b.Run(c.name+"_encoding_json", func(b *testing.B) {

@@ -11,9 +11,9 @@ import (
 
 // parseBody reads the body of an entry. The result is what json.Unmarshal would
 // make of b, and shares no memory with b. After an error e is unchanged.
-func parseBody(b []byte, e *Entry) error {
+func (d *Decoder) parseBody(b []byte, e *Entry) error {
 	var v body
-	if p := (parser{b: b}); p.body(&v) {
+	if p := (parser{b: b, d: d}); p.body(&v) {
 		e.Blocks, e.Model, e.Usage, e.Extra = v.Blocks, v.Model, v.Usage, v.Extra
 		return nil
 	}
@@ -34,12 +34,13 @@ func parseAnyBody(b []byte, e *Entry) error {
 type parser struct {
 	b []byte
 	i int
+	d *Decoder // makes what is kept of b; nil: nothing is
 }
 
 func (p *parser) body(v *body) bool {
 	return p.eat('{') &&
 		(!p.field(`"blocks":`) || p.blocks(&v.Blocks, 1)) &&
-		p.textField(`"model":`, &v.Model) &&
+		(!p.field(`"model":`) || p.model(&v.Model)) &&
 		(!p.field(`"usage":`) || p.usage(&v.Usage)) &&
 		(!p.field(`"extra":`) || p.raw(&v.Extra, 1)) &&
 		p.eat('}') && p.i == len(p.b)
@@ -49,8 +50,7 @@ func (p *parser) blocks(to *[]Block, depth int) bool {
 	if depth+2 > maxNesting || !p.eat('[') {
 		return false
 	}
-	for {
-		*to = append(*to, Block{})
+	for *to = p.d.block(); ; *to = append(*to, Block{}) {
 		if !p.block(&(*to)[len(*to)-1], depth+2) {
 			return false
 		}
@@ -143,15 +143,24 @@ func (p *parser) text(to *string) bool {
 	s := p.b[p.i : p.i+n]
 	p.i += n
 	if p.eat('"') {
-		*to = word(s)
+		*to = p.d.word(s)
 		return true
 	}
 	return p.escapedText(to, s)
 }
 
+// model reads a string that is mostly the one before.
+func (p *parser) model(to *string) bool {
+	if !p.text(to) {
+		return false
+	}
+	p.d.model = *to
+	return true
+}
+
 // word returns s as a string; words that nearly every entry holds are not
-// allocated again.
-func word(s []byte) string {
+// kept again.
+func (d *Decoder) word(s []byte) string {
 	switch string(s) {
 	case BlockText:
 		return BlockText
@@ -162,46 +171,41 @@ func word(s []byte) string {
 	case BlockToolResult:
 		return BlockToolResult
 	}
-	return string(s)
+	if string(s) == d.model {
+		return d.model
+	}
+	return d.text(s)
 }
 
 // escapedText reads the rest of a string that begins with front and continues
-// with an escape. Most are short, and are put together on the stack; of longer ones
-// the end is found first, to allocate once.
+// with an escape. Of a long one the end is found first, to allocate what it needs.
 func (p *parser) escapedText(to *string, front []byte) bool {
-	var room [512]byte
-	s := room[:0]
-	end := p.closingQuote()
-	if end < 0 {
-		return false
-	}
-	if n := len(front) + end - p.i; n > len(room) {
-		s = make([]byte, 0, n)
-	}
-	s = append(s, front...)
-	for p.i < end {
-		if p.b[p.i] != '\\' {
-			n := readable(p.b[p.i:end])
-			if n == 0 {
-				return false // a control character, or not UTF-8
-			}
-			s = append(s, p.b[p.i:p.i+n]...)
-			p.i += n
-			continue
-		}
-		if c := short[p.b[p.i+1]]; c != 0 {
-			s = append(s, c)
-			p.i += 2
-			continue
-		}
-		r, ok := p.unicodeEscape()
-		if !ok {
+	most := len(p.b) - p.i
+	if len(front)+most > sharedText {
+		end := p.closingQuote()
+		if end < 0 {
 			return false
 		}
-		s = utf8.AppendRune(s, r)
+		most = end - p.i
 	}
-	*to = string(s)
-	return p.eat('"')
+	s := p.d.room(len(front) + most)
+	start := s.Len()
+	s.Write(front)
+	for p.i+1 < len(p.b) && p.b[p.i] == '\\' {
+		if c := short[p.b[p.i+1]]; c != 0 {
+			s.WriteByte(c)
+			p.i += 2
+		} else if r, ok := p.unicodeEscape(); ok {
+			s.WriteRune(r)
+		} else {
+			return false
+		}
+		n := readable(p.b[p.i:])
+		s.Write(p.b[p.i : p.i+n])
+		p.i += n
+	}
+	*to = s.String()[start:]
+	return p.eat('"') // or there was a control character, or what is not UTF-8
 }
 
 // short is what an escape of one letter stands for, by its letter.

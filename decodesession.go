@@ -12,7 +12,11 @@ import (
 // the same: encoding/json decides then.
 func ParseSession(body []byte) (Session, bool) {
 	var s Session
-	p := parser{b: body}
+	var d Decoder
+	if len(body) <= sharedText {
+		d.texts.Grow(len(body)) // for all texts of the session
+	}
+	p := parser{b: body, d: &d}
 	if !p.session(&s) {
 		return Session{}, false
 	}

@@ -56,9 +56,8 @@ func finish(a cipher.AEAD, out, bound []byte) []byte {
 	return a.Seal(out[:startBytes], out[1:startBytes], out[startBytes:], bound)
 }
 
-// openBody returns what was sealed.
-func openBody(a cipher.AEAD, sealed, bound []byte) ([]byte, error) {
-	room := make([]byte, 0, len(sealed)-overhead)
+// openBody returns what was sealed, in a room that is large enough for it.
+func openBody(a cipher.AEAD, room, sealed, bound []byte) ([]byte, error) {
 	plain, err := a.Open(room, sealed[1:startBytes], sealed[startBytes:], bound)
 	if err != nil {
 		return nil, errors.New("it does not open with its data key: it was changed, or stood elsewhere")
@@ -102,7 +101,7 @@ func openRecord(k *dataKey, store storeID, key tidemark.Key, sealed []byte) ([]b
 	}
 	room := rooms.Get().(*[roomBytes]byte)
 	defer rooms.Put(room)
-	plain, err := openBody(k.bodies, sealed, recordBound(room[:0], store, sealed[0], key))
+	plain, err := openBody(k.bodies, make([]byte, 0, len(sealed)-overhead), sealed, recordBound(room[:0], store, sealed[0], key))
 	if err != nil {
 		return nil, err
 	}
@@ -128,10 +127,23 @@ func withForm(form byte, plain []byte) ([]byte, error) {
 // lineBound is what the body of a line is bound to: all its fields except the
 // batch, with key and chain in the form that the Backend underneath has.
 func lineBound(room []byte, store storeID, form byte, log tidemark.Key, l *tidemark.Line) []byte {
+	return boundBehind(boundStart(room, store, log), form, l)
+}
+
+// boundStart is the part of lineBound that all lines of a log have, and the place of the
+// form.
+func boundStart(room []byte, store storeID, log tidemark.Key) []byte {
 	room = bind(room, "line", store)
-	room = append(room, form)
+	room = append(room, 0)
 	room = bindText(room, log.Kind)
-	room = bindText(room, log.ID)
+	return bindText(room, log.ID)
+}
+
+// formAt is the place of the form: behind what bind adds.
+const formAt = 2 + len(bindWords+"line") + len(storeID{})
+
+func boundBehind(room []byte, form byte, l *tidemark.Line) []byte {
+	room[formAt] = form
 	for _, v := range [...]int64{l.Seq, l.At.UnixMicro(), l.Position.Parent, l.Position.Depth, l.Position.Nodes, l.Position.Turn} {
 		room = binary.LittleEndian.AppendUint64(room, uint64(v))
 	}
@@ -179,16 +191,50 @@ func sealLineAs(form byte, body []byte, k *dataKey, store storeID, at nonce, log
 
 // openLine returns l as it was before sealLine.
 func openLine(k *dataKey, store storeID, log tidemark.Key, l tidemark.Line) (tidemark.Line, error) {
+	var o lineOpener
+	return o.open(k, store, log, l)
+}
+
+// lineOpener opens lines of one log, one after the other. Short ones share memory in chunks: who keeps
+// one of them keeps a few kilobytes.
+type lineOpener struct {
+	bound []byte // what lines of the log are bound to, up to fixed, and the last one
+	fixed int
+	chunk []byte // memory for the next bodies
+}
+
+const (
+	sharedBody  = 512
+	sharedBytes = 4 << 10
+)
+
+// room returns memory for n bytes, as the end of the chunk or apart.
+func (o *lineOpener) room(n int) []byte {
+	if n > sharedBody {
+		return make([]byte, 0, n)
+	}
+	if have := cap(o.chunk); have-len(o.chunk) < n {
+		o.chunk = make([]byte, 0, max(n, min(2*have, sharedBytes)))
+	}
+	at := len(o.chunk)
+	o.chunk = o.chunk[:at+n]
+	return o.chunk[at : at : at+n]
+}
+
+func (o *lineOpener) open(k *dataKey, store storeID, log tidemark.Key, l tidemark.Line) (tidemark.Line, error) {
 	if err := checkForm(l.Body); err != nil {
 		return l, err
 	}
 	if len(l.Chain) < tagBytes {
 		return l, errors.New("it has no place in the chain of its log: it is not sealed, or was changed")
 	}
-	room := rooms.Get().(*[roomBytes]byte)
-	defer rooms.Put(room)
 	form := l.Body[0]
-	plain, err := openBody(k.bodies, l.Body, lineBound(room[:0], store, form, log, &l))
+	if o.fixed == 0 {
+		o.bound = boundStart(make([]byte, 0, roomBytes/2), store, log)
+		o.fixed = len(o.bound)
+	}
+	o.bound = boundBehind(o.bound[:o.fixed], form, &l)
+	plain, err := openBody(k.bodies, o.room(len(l.Body)-overhead), l.Body, o.bound)
 	if err != nil {
 		return l, err
 	}

@@ -139,6 +139,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 type lineReader struct {
 	b      *Backend
 	log    tidemark.Key
+	opener lineOpener
 	key    *dataKey
 	keyErr error // there is no key
 	looked bool  // and it is the newest one
@@ -164,7 +165,7 @@ func (r *lineReader) open(ctx context.Context, sealed tidemark.Line) (tidemark.L
 		}
 		return tidemark.Line{Seq: sealed.Seq}, r.keyErr
 	}
-	l, err := openLine(r.key, r.b.store, r.log, sealed)
+	l, err := r.opener.open(r.key, r.b.store, r.log, sealed)
 	if err != nil && !r.looked {
 		r.looked = true
 		again, keyErr := r.b.keyAgain(ctx, r.log, r.key)
@@ -173,7 +174,7 @@ func (r *lineReader) open(ctx context.Context, sealed tidemark.Line) (tidemark.L
 		}
 		if again != nil {
 			r.key = again
-			l, err = openLine(again, r.b.store, r.log, sealed)
+			l, err = r.opener.open(again, r.b.store, r.log, sealed)
 		}
 	}
 	if err != nil {

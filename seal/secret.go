@@ -83,9 +83,11 @@ func unwrap(key secret, wrapped, bound []byte) ([]byte, error) {
 	return plain, nil
 }
 
+const bindWords = "tidemark seal 1 "
+
 // bind begins the bound data of a sealed thing with its domain and its store.
 func bind(room []byte, domain string, store storeID) []byte {
-	room = bindText(room, "tidemark seal 1 "+domain)
+	room = bindText(room, bindWords+domain)
 	return append(room, store[:]...)
 }
 

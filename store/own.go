@@ -149,12 +149,14 @@ func (s *Store) own(ctx context.Context, i *Info, since time.Time, worker string
 	if worker == "" {
 		seg.offset = v.sharedUpTo()
 	}
+	var d tidemark.Decoder
 	for l, err := range s.backend.Lines(ctx, seg.log) {
 		l.Seq += seg.offset
 		if err == nil && l.At.Before(since) {
 			continue
 		}
-		e, err := v.entryOf(seg, l, err)
+		var e tidemark.Entry
+		err = v.entryOf(&d, &seg, &l, err, &e)
 		if !yield(Owned{Session: i, Worker: worker, Entry: e}, err) {
 			return false
 		}

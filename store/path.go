@@ -24,7 +24,7 @@ func (v *View) walk(ctx context.Context, segments []segment, seq int64, hint int
 		for run := hint; ; {
 			seg, from := segmentAt(segments, w.next), w.next
 			if from == 0 {
-				seg = segments[len(segments)-1]
+				seg = &segments[len(segments)-1]
 			}
 			for l, err := range v.backwards(ctx, seg, from, run) {
 				if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -180,19 +181,19 @@ func (v *View) sharedUpTo() int64 {
 }
 
 // segmentAt returns the segment that holds seq.
-func segmentAt(segments []segment, seq int64) segment {
-	for _, s := range segments {
-		if s.last == 0 || seq <= s.last {
+func segmentAt(segments []segment, seq int64) *segment {
+	for i := range segments {
+		if s := &segments[i]; s.last == 0 || seq <= s.last {
 			return s
 		}
 	}
-	return segments[len(segments)-1]
+	return &segments[len(segments)-1]
 }
 
 // backwards yields the lines of one segment, newest first, starting at seq, or at
 // the end when seq is 0; at most n of them unless n is 0. The Seq of each line is
 // its entry's.
-func (v *View) backwards(ctx context.Context, seg segment, seq int64, n int) iter.Seq2[tidemark.Line, error] {
+func (v *View) backwards(ctx context.Context, seg *segment, seq int64, n int) iter.Seq2[tidemark.Line, error] {
 	span := tidemark.Span{Newest: n, Backwards: true}
 	if seq > 0 {
 		span.To = seq - seg.offset
@@ -255,6 +256,7 @@ func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemar
 // them.
 func (v *View) entries(ctx context.Context, segments []segment, from, to int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
+		var d tidemark.Decoder
 		for from <= to {
 			seg := segmentAt(segments, from)
 			last := to
@@ -263,7 +265,8 @@ func (v *View) entries(ctx context.Context, segments []segment, from, to int64) 
 			}
 			for l, err := range v.lines(ctx, seg.log, tidemark.Span{From: from - seg.offset, To: last - seg.offset}) {
 				l.Seq += seg.offset
-				e, err := v.entryOf(seg, l, err)
+				var e tidemark.Entry
+				err = v.entryOf(&d, seg, &l, err, &e)
 				if !yield(e, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 					return
 				}
@@ -273,33 +276,43 @@ func (v *View) entries(ctx context.Context, segments []segment, from, to int64) 
 	}
 }
 
-// entryOf decodes a line and masks what is marked in it. A line that cannot be
+// entryOf decodes a line into e and masks what is marked in it. A line that cannot be
 // decoded is a *tidemark.Damage with its place.
-func (v *View) entryOf(seg segment, l tidemark.Line, err error) (tidemark.Entry, error) {
+func (v *View) entryOf(d *tidemark.Decoder, seg *segment, l *tidemark.Line, err error, e *tidemark.Entry) error {
 	if err != nil {
-		return tidemark.Entry{Seq: l.Seq}, err
+		*e = tidemark.Entry{Seq: l.Seq}
+		return err
 	}
-	e, err := tidemark.EntryOf(l)
-	if err != nil {
-		return e, &tidemark.Damage{Key: seg.log, Seq: l.Seq, What: err.Error()}
+	if err := d.Decode(l, e); err != nil {
+		return &tidemark.Damage{Key: seg.log, Seq: l.Seq, What: err.Error()}
 	}
-	e.Draft = v.draft != nil && seg.log == v.log() && l.Seq-seg.offset > v.draft.after
-	if e.Draft {
-		return e, nil // notes are about entries that are kept
+	if v.draft != nil && seg.log == v.log() && l.Seq-seg.offset > v.draft.after {
+		e.Draft = true
+		return nil // notes are about entries that are kept
 	}
 	if len(seg.marks.costs) > 0 {
-		e = seg.marks.charge(e)
+		*e = seg.marks.charge(*e)
 	}
 	if !v.unmasked && (seg.marks.lost || len(seg.marks.bySeq) > 0) {
-		e = seg.marks.apply(v.s, e)
+		*e = seg.marks.apply(v.s, *e)
 	}
-	return e, nil
+	return nil
 }
 
 // structural reports whether an entry only shapes the tree and has no content.
 func structural(e tidemark.Entry) bool {
 	return e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap
 }
+
+type tailEntry struct {
+	e   tidemark.Entry
+	err error
+}
+
+// tails are rooms for the entries of a tail, of at most mostTail entries.
+var tails = sync.Pool{New: func() any { return new([]tailEntry) }}
+
+const mostTail = 256
 
 // Tail yields the newest n entries on the path to seq, oldest first; seq 0
 // means the head. It costs the same however long the session is.
@@ -308,27 +321,33 @@ func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.En
 		if n <= 0 {
 			return
 		}
-		type found struct {
-			e   tidemark.Entry
-			err error
-		}
-		tail := make([]found, 0, min(n, 1024))
 		segments, err := v.trail(ctx)
 		if err != nil {
 			yield(tidemark.Entry{}, err)
 			return
 		}
-		for l, err := range v.walk(ctx, segments, seq, n) {
-			e, err := v.entryOf(segmentAt(segments, l.Seq), l, err)
-			if err == nil && structural(e) {
-				continue
+		room := tails.Get().(*[]tailEntry)
+		tail := (*room)[:0]
+		defer func() {
+			clear(tail) // who keeps an entry keeps it alone
+			if *room = tail; cap(tail) <= mostTail {
+				tails.Put(room)
 			}
-			if tail = append(tail, found{e, err}); len(tail) == n {
+		}()
+		var d tidemark.Decoder
+		for l, err := range v.walk(ctx, segments, seq, n) {
+			tail = append(tail, tailEntry{})
+			f := &tail[len(tail)-1]
+			f.err = v.entryOf(&d, segmentAt(segments, l.Seq), &l, err, &f.e)
+			if f.err == nil && structural(f.e) {
+				*f, tail = tailEntry{}, tail[:len(tail)-1]
+			}
+			if len(tail) == n {
 				break // here, so that walk does not read another line
 			}
 		}
-		for _, f := range slices.Backward(tail) {
-			if !yield(f.e, f.err) {
+		for i := len(tail) - 1; i >= 0; i-- {
+			if !yield(tail[i].e, tail[i].err) {
 				return
 			}
 		}

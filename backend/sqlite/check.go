@@ -121,7 +121,7 @@ func headFault(c *conn, h head, key tidemark.Key, sum int64) (what string, err e
 		compare(f.line, f.err)
 		return what, nil
 	}
-	err = c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, h.number<<seqBits|last) }, func(s *stmt) { compare(sc.line(s)) })
+	err = c.do(sqlLine, func(s *stmt) { s.setInt(1, h.number<<seqBits|last) }, func(s *stmt) { compare(sc.line(s)) })
 	return what, err
 }
 

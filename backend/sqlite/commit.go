@@ -55,6 +55,7 @@ type writer struct {
 	move      *move    // under way
 	arriving  bool     // lines of this transaction are written where they arrive
 	stuck     bool     // what has arrived cannot be moved
+	answered  int      // how many the last group had
 	rowBytes  int      // the most that a row of arrived lines holds
 }
 
@@ -86,7 +87,8 @@ func (w *writer) answer(ctx context.Context, p *pending) (tidemark.Receipt, erro
 	p.done = make(chan bool, 1)
 	w.mu.Lock()
 	w.queue = append(w.queue, p)
-	lead := !w.leading
+	first := !w.leading
+	lead := first
 	w.leading = true
 	w.mu.Unlock()
 	if !lead {
@@ -101,7 +103,7 @@ func (w *writer) answer(ctx context.Context, p *pending) (tidemark.Receipt, erro
 		}
 	}
 	if lead {
-		w.lead(ctx, p)
+		w.lead(ctx, p, first)
 	}
 	return p.receipt, p.err
 }
@@ -120,14 +122,17 @@ func (w *writer) withdraw(p *pending) bool {
 }
 
 // lead carries out one group, which includes p, and hands the lead to the next
-// caller.
-func (w *writer) lead(ctx context.Context, p *pending) {
+// caller. A caller is the first when nobody leads.
+func (w *writer) lead(ctx context.Context, p *pending, first bool) {
 	defer w.handOver()
 	w.b.rest.used()
 	// Callers that were just answered get the time to queue their next batch; that
 	// makes the groups of 64 writers a third larger. It is before the lock: a process
-	// with much to do may come back to this only after a while.
-	runtime.Gosched()
+	// with much to do may come back to this only after a while. A writer that is alone
+	// goes on at once: it would be taken up again by another thread, woken for it.
+	if !first || w.answered > 1 {
+		runtime.Gosched()
+	}
 	if err := w.lock.Acquire(ctx); err != nil {
 		w.remove(p)
 		p.err = err
@@ -144,6 +149,7 @@ func (w *writer) lead(ctx context.Context, p *pending) {
 	} else {
 		group = w.carryOut()
 	}
+	w.answered = len(group)
 	w.lock.Release()
 	w.b.grown.wake()
 	for _, g := range group {

@@ -25,6 +25,9 @@ type conn struct {
 	stmts map[string]*stmt
 
 	standing bool // temporary tables replace those of the schema
+
+	understood bool   // what the store had at data is in a format that the program knows
+	data       uint32 // see dataVersion
 }
 
 // stmt is a prepared statement. Every parameter is bound before each run.
@@ -193,6 +196,13 @@ func (c *conn) number(sql string) (n int64, err error) {
 func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) != 0 }
 
 func (c *conn) busyTimeout(ms int32) { lib.Xsqlite3_busy_timeout(c.tls, c.db, ms) }
+
+// dataVersion changes when what the connection sees of the store does, and never else: it
+// is that of the newest read transaction. PRAGMA data_version would be a statement.
+func (c *conn) dataVersion() uint32 {
+	lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_DATA_VERSION, c.out)
+	return uint32(libc.AtomicLoadPInt32(c.out))
+}
 
 // keepWAL keeps the -wal and -shm files, emptied, when the last connection
 // closes, so that a later reader need not make them.

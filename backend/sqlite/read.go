@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
+	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -29,12 +31,27 @@ func (b *Backend) snapshot(ctx context.Context, use func(*conn) error) error {
 			return err
 		}
 		defer c.do("COMMIT", nil, nil)
-		// A newer program may have upgraded the store since it was opened.
-		if have, err := schemaVersion(c); err != nil || have > b.known {
-			return cmp.Or(err, tooNew(b.path, have, b.known))
-		}
-		return use(c)
+		return b.understood(c, use(c))
 	}))
+}
+
+// understood returns err, which is what reading came to, unless what was read is in a
+// format that this program does not know: a newer program may have upgraded the store
+// since it was opened. It looks again only when the store has changed since it did.
+func (b *Backend) understood(c *conn, err error) error {
+	data := c.dataVersion()
+	if err == nil && c.understood && data == c.data {
+		return nil
+	}
+	have, lookErr := schemaVersion(c)
+	if lookErr == nil {
+		lookErr = tooNew(b.path, have, b.known)
+	}
+	c.understood, c.data = lookErr == nil, data
+	if err != nil && isCorrupt(lookErr) {
+		return err
+	}
+	return cmp.Or(lookErr, err)
 }
 
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record, err error) {
@@ -67,8 +84,13 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 		spans = []tidemark.Span{{}}
 	}
 	return func(yield func(tidemark.Line, error) bool) {
+		room := pages.Get().(*[]found)
+		defer func() {
+			clear(*room) // who keeps a line keeps it alone
+			pages.Put(room)
+		}()
 		for i, span := range spans {
-			p := pager{log: log, span: span, index: i, first: -1}
+			p := pager{log: log, span: span, index: i, first: -1, found: *room}
 			for !p.done {
 				next := p
 				err := b.snapshot(ctx, func(c *conn) error {
@@ -80,8 +102,9 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 					return
 				}
 				p = next
-				for _, f := range p.found {
-					if !yield(f.line, f.err) {
+				*room = p.found
+				for i := range p.found {
+					if !yield(p.found[i].line, p.found[i].err) {
 						return
 					}
 				}
@@ -104,6 +127,9 @@ type found struct {
 	line tidemark.Line
 	err  error
 }
+
+// pages are the rooms for the lines of a page.
+var pages = sync.Pool{New: func() any { return new([]found) }}
 
 // next reads a page. The number of the log is looked up for every page: the log
 // may have been dropped since the last one, and its number may have been reused.
@@ -156,73 +182,156 @@ func newest(c *conn, number int64) (n int64, err error) {
 	return n, err
 }
 
+// The rest of each row is taken from its record, see record.go. A table of a damaged
+// schema may be a view, whose rows have no record.
 const (
-	sqlForwards  = `SELECT ` + lineColumns + ` FROM line WHERE id BETWEEN ?1 AND ?2 ORDER BY id`
+	sqlForwards  = `SELECT id, kind FROM line WHERE id BETWEEN ?1 AND ?2 ORDER BY id`
 	sqlBackwards = sqlForwards + ` DESC`
+
+	sqlStandingForwards  = `SELECT ` + lineColumns + ` FROM line WHERE id BETWEEN ?1 AND ?2 ORDER BY id`
+	sqlStandingBackwards = sqlStandingForwards + ` DESC`
 )
+
+func sqlPage(backwards, standing bool) string {
+	switch {
+	case backwards && standing:
+		return sqlStandingBackwards
+	case backwards:
+		return sqlBackwards
+	case standing:
+		return sqlStandingForwards
+	}
+	return sqlForwards
+}
 
 // page reads up to pageRows lines from the near end of what is left. A line that
 // is missing, or that SQLite cannot reach, is a *Damage in its place.
 func (p *pager) page(c *conn, number int64) error {
-	from, to, sql, step := p.first, min(p.last, p.first+pageRows-1), sqlForwards, int64(1)
-	want := from
-	if p.span.Backwards {
-		from, to, sql, step = max(p.first, p.last-pageRows+1), p.last, sqlBackwards, -1
-		want = to
-	}
-	if p.found == nil {
-		p.found = make([]found, 0, to-from+1)
-	}
-	sc := &scanner{log: p.log, rows: int(to - from + 1)}
-	elsewhere := absent{sc: sc, number: number}
-	missing := func(until int64) error {
-		for ; want != until; want += step {
-			f, err := elsewhere.find(c, want)
-			if err != nil {
-				return err
-			}
-			p.found = append(p.found, f)
-		}
-		return nil
-	}
-	s, err := c.prepare(sql)
+	r := p.rows(c, number)
+	s, err := c.prepare(sqlPage(p.span.Backwards, c.standing))
 	if err != nil {
 		return err
 	}
 	defer s.reset()
-	s.setInt(1, number<<seqBits|from)
-	s.setInt(2, number<<seqBits|to)
-	for bytes := 0; bytes < pageBytes; {
+	r.rest(s)
+	for r.bytes < pageBytes && r.want != r.end {
 		more, err := s.step()
-		if isCorrupt(err) {
-			s.reset()
-			return p.singly(c, sc, number, want, from, to, step)
-		}
-		if err != nil {
-			return err
-		}
-		if !more {
-			end := to + 1
-			if step < 0 {
-				end = from - 1
-			}
-			if err := missing(end); err != nil {
+		if err == nil && !more {
+			if err := r.missing(r.end); err != nil {
 				return err
 			}
 			break
 		}
-		l, err := sc.line(s)
-		if (l.Seq-want)*step < 0 || l.Seq < from || l.Seq > to {
-			continue // a damaged tree: out of order
+		if err == nil {
+			err = r.take(s)
 		}
-		if err := missing(l.Seq); err != nil {
+		if isCorrupt(err) {
+			s.reset()
+			return r.singly()
+		}
+		if err != nil {
 			return err
 		}
-		p.found = append(p.found, found{l, err})
-		want += step
-		bytes += len(l.Body)
 	}
-	p.advance(want)
+	p.advance(r.want)
+	return nil
+}
+
+// rows is the reading of a page.
+type rows struct {
+	p         *pager
+	c         *conn
+	number    int64
+	sc        *scanner
+	elsewhere absent
+	from, to  int64
+	step      int64
+	want, end int64 // the next line, and the one behind the last
+	bytes     int
+}
+
+func (p *pager) rows(c *conn, number int64) *rows {
+	r := &rows{p: p, c: c, number: number, from: p.first, to: min(p.last, p.first+pageRows-1), step: 1}
+	r.want, r.end = r.from, r.to+1
+	if p.span.Backwards {
+		r.from, r.to, r.step = max(p.first, p.last-pageRows+1), p.last, -1
+		r.want, r.end = r.to, r.from-1
+	}
+	n := int(r.to - r.from + 1)
+	p.found = slices.Grow(p.found, n)
+	r.sc = &scanner{log: p.log, rows: n}
+	r.elsewhere = absent{sc: r.sc, number: number}
+	return r
+}
+
+// rest has the statement of sqlPage find what is left.
+func (r *rows) rest(s *stmt) {
+	from, to := r.from, r.to
+	if r.step < 0 {
+		to = r.want
+	} else {
+		from = r.want
+	}
+	s.setInt(1, r.number<<seqBits|from)
+	s.setInt(2, r.number<<seqBits|to)
+}
+
+// missing adds the lines before one that is there.
+func (r *rows) missing(until int64) error {
+	for ; r.want != until; r.want += r.step {
+		f, err := r.elsewhere.find(r.c, r.want)
+		if err != nil {
+			return err
+		}
+		r.p.found = append(r.p.found, f)
+	}
+	return nil
+}
+
+// take adds the row that step has reached, and those behind it on the same page of the
+// file if they are many; the statement then goes on behind them.
+func (r *rows) take(s *stmt) error {
+	was := r.want
+	l, err := r.sc.next(s)
+	if err = r.add(l, err); err != nil || r.c.standing || r.want == was {
+		return err
+	}
+	leaf, many := s.leaf()
+	if !many {
+		return nil
+	}
+	for r.bytes < pageBytes && r.want != r.end && leaf.move(int(r.step)) {
+		id, record := leaf.row()
+		f, ok := fieldsOf(record)
+		if !ok || id>>seqBits != r.number {
+			break
+		}
+		if l, ok = r.sc.lineOf(id, &f); !ok {
+			break
+		}
+		if err := r.add(l, nil); err != nil {
+			return err
+		}
+	}
+	s.reset()
+	r.rest(s)
+	return nil
+}
+
+// add adds a line. An error that is no *Damage ends the page.
+func (r *rows) add(l tidemark.Line, err error) error {
+	if err != nil && !isDamage(err) {
+		return err
+	}
+	if (l.Seq-r.want)*r.step < 0 || l.Seq < r.from || l.Seq > r.to {
+		return nil // a damaged tree: out of order
+	}
+	if err := r.missing(l.Seq); err != nil {
+		return err
+	}
+	r.p.found = append(r.p.found, found{l, err})
+	r.want += r.step
+	r.bytes += len(l.Body)
 	return nil
 }
 
@@ -246,31 +355,30 @@ func (a *absent) find(c *conn, seq int64) (f found, err error) {
 	return found{tidemark.Line{Seq: seq}, a.sc.damage(a.number<<seqBits|seq, "the line is missing")}, nil
 }
 
-// singly looks for each line of a page by its id, because SQLite stopped at a
+// singly looks for each line that is left by its id, because SQLite stopped at a
 // damaged page of the file: the lines on other pages are still readable.
-func (p *pager) singly(c *conn, sc *scanner, number, want, from, to, step int64) error {
-	elsewhere := absent{sc: sc, number: number}
-	for ; want >= from && want <= to; want += step {
-		id := number<<seqBits | want
-		f, err := elsewhere.find(c, want)
+func (r *rows) singly() error {
+	for ; r.want != r.end; r.want += r.step {
+		id := r.number<<seqBits | r.want
+		f, err := r.elsewhere.find(r.c, r.want)
 		if err != nil {
 			return err
 		}
-		err = c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, id) }, func(s *stmt) {
+		err = r.c.do(sqlLine, func(s *stmt) { s.setInt(1, id) }, func(s *stmt) {
 			if s.int(0) == id {
-				f.line, f.err = sc.line(s)
+				f.line, f.err = r.sc.line(s)
 			}
 		})
 		switch {
 		case isCorrupt(err) && f.err != nil:
-			f.err = sc.damage(id, err.Error())
+			f.err = r.sc.damage(id, err.Error())
 		case isCorrupt(err):
 		case err != nil:
 			return err
 		}
-		p.found = append(p.found, f)
+		r.p.found = append(r.p.found, f)
 	}
-	p.advance(want)
+	r.p.advance(r.want)
 	return nil
 }
 

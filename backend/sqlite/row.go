@@ -1,12 +1,15 @@
 package sqlite
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -190,22 +193,47 @@ func (sc *scanner) keep(v []byte) []byte {
 	return kept
 }
 
-func (sc *scanner) line(s *stmt) (l tidemark.Line, err error) {
-	id := s.int(0)
-	l.Seq = id & maxSeq
-	if v := s.view(9); string(v) != sc.batch {
-		sc.batch = string(v)
-	}
-	l.Kind, l.Batch = sc.kind(s.view(1)), sc.batch
-	l.Key, l.At = s.text(2), timeOf(s.int(3))
-	l.Position = tidemark.Position{Parent: s.int(4), Depth: s.int(5), Nodes: s.int(6), Turn: s.int(7)}
-	l.Chain, l.Body = sc.keep(s.view(8)), sc.keep(s.view(11))
-	sc.rows--
-	sum := s.int(10)
-	if l.Sum = uint32(sum); sum != int64(l.Sum) || l.Sum != l.Checksum(sc.log) {
-		return tidemark.Line{Seq: l.Seq}, sc.damage(id, "the line does not match its sum")
+// line returns the line of a row with lineColumns.
+func (sc *scanner) line(s *stmt) (tidemark.Line, error) {
+	f := s.fields()
+	l, ok := sc.lineOf(s.int(0), &f)
+	if !ok {
+		return tidemark.Line{Seq: l.Seq}, sc.damage(s.int(0), "the line does not match its sum")
 	}
 	return l, nil
+}
+
+const sqlLine = `SELECT ` + lineColumns + ` FROM line WHERE id = ?1`
+
+// next returns the line of a row of the statement of sqlPage.
+func (sc *scanner) next(s *stmt) (l tidemark.Line, err error) {
+	if s.c.standing {
+		return sc.line(s)
+	}
+	id := s.int(0)
+	if f, ok := fieldsOf(s.record()); ok {
+		if l, ok = sc.lineOf(id, &f); ok {
+			return l, nil
+		}
+	}
+	failed := error(&sqliteError{lib.SQLITE_CORRUPT, "a line is not where it was"})
+	again := s.c.do(sqlLine, func(s *stmt) { s.setInt(1, id) }, func(s *stmt) {
+		l, err = sc.line(s)
+		failed = nil
+	})
+	return l, cmp.Or(again, failed, err)
+}
+
+// lineOf reports false when the fields do not match their sum; then only Seq counts.
+func (sc *scanner) lineOf(id int64, f *lineFields) (l tidemark.Line, ok bool) {
+	if string(f.batch) != sc.batch {
+		sc.batch = string(f.batch)
+	}
+	l = tidemark.Line{Seq: id & maxSeq, Kind: sc.kind(f.kind), Key: string(f.key), At: timeOf(f.at), Batch: sc.batch, Sum: uint32(f.sum),
+		Position: tidemark.Position{Parent: f.parent, Depth: f.depth, Nodes: f.nodes, Turn: f.turn}}
+	l.Chain, l.Body = sc.keep(f.chain), sc.keep(f.body)
+	sc.rows--
+	return l, f.sum == int64(l.Sum) && l.Sum == l.Checksum(sc.log)
 }
 
 func (sc *scanner) damage(id int64, what string) error {
