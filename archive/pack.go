@@ -95,8 +95,11 @@ type packing struct {
 func packersAhead() int { return min(runtime.GOMAXPROCS(0), 4) }
 
 func newPacker(w io.Writer, flags uint16) (*packer, error) {
+	// What is sealed has no bytes that are more frequent than others: to look for them
+	// would take as long as everything else, for nothing.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
-		zstd.WithEncoderConcurrency(packersAhead()), zstd.WithWindowSize(blockBytes), zstd.WithLowerEncoderMem(true))
+		zstd.WithEncoderConcurrency(packersAhead()), zstd.WithWindowSize(blockBytes), zstd.WithLowerEncoderMem(true),
+		zstd.WithNoEntropyCompression(flags&flagSealed != 0))
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,8 @@ type Pace struct {
 	// nothing to index, if that was said longer ago than this: so that whoever searches
 	// has less to look at. 0: it is not said then.
 	Stamp time.Duration
-	// Progress is called as lines are indexed, with how many they are so far.
+	// Progress is called as lines are indexed, with how many they are so far: by one
+	// goroutine at a time, but not always by the same.
 	Progress func(lines int64)
 }
 
@@ -120,6 +121,7 @@ type gathering struct {
 	only     bool // not everything is looked at
 	handed   bool // the lines come from who wrote them, see Handed
 	listed   int
+	crew     *crew // who gathers, where it is much; nil: this one alone does
 }
 
 // gathered is what one segment is made of.
@@ -155,6 +157,7 @@ func (ix *Index) catchUp(ctx context.Context, src Source, p Pace, total *int64) 
 	if g.only = p.Within < 0 || p.Within > 0 && (began.Sub(v.family.Until) < p.Within || len(v.family.Adopting) > 0); g.only {
 		logs = lengths(ctx, src, p.Only)
 	}
+	defer g.dismiss()
 	for log, err := range logs {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // nothing will make it readable
@@ -225,7 +228,7 @@ func (v *snapshot) since() time.Time {
 	return v.family.Until.Add(-slack)
 }
 
-// log adds the lines of a log that are not indexed.
+// log adds the lines of a log that are not indexed, or has them added.
 func (g *gathering) log(ctx context.Context, src Source, log Log) error {
 	missing, err := g.missing(ctx, log)
 	if err != nil {
@@ -233,22 +236,39 @@ func (g *gathering) log(ctx context.Context, src Source, log Log) error {
 	}
 	var words Words
 	for _, span := range missing {
-		if words == nil {
-			if words, err = src.Words(ctx, log.Key); err != nil {
+		if g.crew == nil {
+			if words == nil {
+				if words, err = src.Words(ctx, log.Key); err != nil {
+					return err
+				}
+			}
+			if span.From, err = g.read(ctx, src, log.Key, span, words); err != nil {
+				return err
+			}
+			if span.From > span.To {
+				continue
+			}
+			if err := g.call(ctx, src); err != nil {
 				return err
 			}
 		}
-		if err := g.read(ctx, src, log.Key, span, words); err != nil {
+		if err := g.crew.send(log.Key, span); err != nil {
 			return err
 		}
+	}
+	if g.crew != nil {
+		g.crew.sent[nameOf(log.Key)] = log.Length
 	}
 	if log.Note.Version > 0 {
 		g.notes = append(g.notes, log.Note)
 	}
-	if len(g.notes) >= maxNotes {
-		return g.put(ctx, time.Time{})
+	if len(g.notes) < maxNotes {
+		return nil
 	}
-	return nil
+	if err := g.wait(); err != nil {
+		return err
+	}
+	return g.put(ctx, time.Time{})
 }
 
 // maxNotes bounds the notes that are deleted in one commit.
@@ -257,6 +277,9 @@ const maxNotes = 2000
 // missing returns which lines of a log neither the index nor the segment under way
 // has.
 func (g *gathering) missing(ctx context.Context, log Log) ([]segment.Span, error) {
+	if g.crew != nil {
+		return g.crew.missing(ctx, log)
+	}
 	for {
 		spans, err := g.v.missing(ctx, log)
 		if err == nil {
@@ -302,30 +325,46 @@ func (v *snapshot) spans(ctx context.Context, i int, name string) ([]segment.Spa
 // maxLines bounds the lines of a segment that is built at once.
 const maxLines = segment.MaxLines / 4
 
-// read adds a run of lines. One that is damaged is passed over, as nothing will
-// make it readable.
-func (g *gathering) read(ctx context.Context, src Source, log tidemark.Key, span segment.Span, words Words) error {
-	name, next := nameOf(log), span.From
+// read adds a run of lines, until it is so much that others had better help, and
+// returns where it ended. One that is damaged is passed over, as nothing will make it
+// readable.
+func (g *gathering) read(ctx context.Context, src Source, log tidemark.Key, span segment.Span, words Words) (next int64, err error) {
+	name := nameOf(log)
+	next = span.From
 	for l, err := range src.Lines(ctx, log, tidemark.Span{From: span.From, To: span.To}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-			return err
+			return next, err
 		}
 		if l.Seq != next {
-			return nil // it is another log by now
+			break // it is another log by now
 		}
 		next++
 		if g.add(log, name, l, words, err == nil) {
 			if err := g.put(ctx, time.Time{}); err != nil {
-				return err
+				return next, err
 			}
 		}
+		if g.needsHelp() {
+			return next, nil
+		}
 	}
-	return nil
+	return span.To + 1, nil
 }
 
 // add adds a line, with its words if it could be read, and reports whether what was
 // gathered is enough for a segment.
 func (g *gathering) add(log tidemark.Key, name string, l tidemark.Line, words Words, readable bool) (enough bool) {
+	if enough = g.gathered.add(log, name, l, words, readable, g.p.Bytes); g.lines%progressLines == 0 {
+		g.p.Progress(*g.total + g.lines)
+	}
+	return enough
+}
+
+// progressLines is after how many lines progress is told of.
+const progressLines = 1000
+
+// add adds a line, and reports whether all takes so many bytes that it is enough.
+func (g *gathered) add(log tidemark.Key, name string, l tidemark.Line, words Words, readable bool, bytes int) (enough bool) {
 	if readable {
 		begun := false
 		words(l, func(word []byte, place int) {
@@ -337,13 +376,11 @@ func (g *gathering) add(log tidemark.Key, name string, l tidemark.Line, words Wo
 		})
 	}
 	g.cover(name, l.Seq)
-	if g.lines++; g.lines%1000 == 0 {
-		g.p.Progress(*g.total + g.lines)
-	}
-	return g.b.Size() >= g.p.Bytes || g.b.Len() >= maxLines
+	g.lines++
+	return g.b.Size() >= bytes || g.b.Len() >= maxLines
 }
 
-func (g *gathering) cover(name string, seq int64) {
+func (g *gathered) cover(name string, seq int64) {
 	g.b.Cover(name, segment.Span{From: seq, To: seq})
 	spans := g.covered[name]
 	if n := len(spans); n > 0 && spans[n-1].To == seq-1 {
@@ -450,6 +487,14 @@ const manyListed = 100
 
 // finish writes what is left.
 func (g *gathering) finish(ctx context.Context, began time.Time) error {
+	if g.crew != nil {
+		if err := g.wait(); err != nil {
+			return err
+		}
+		err := g.put(ctx, began)
+		g.p.Progress(*g.total)
+		return err
+	}
 	stale := g.p.Stamp > 0 && !g.only && began.Sub(g.v.family.Until) >= g.p.Stamp && (g.listed > 0 || g.ix.o.Owned)
 	idle := !stale && len(g.covered) == 0 && len(g.notes) == 0 && (g.only || len(g.v.family.Again)+len(g.v.family.Adopting) == 0)
 	if idle && (g.only || g.listed == 0 || g.listed < manyListed && !g.v.family.Until.IsZero()) {

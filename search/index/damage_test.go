@@ -50,9 +50,9 @@ func (m *mortal) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt
 // and nothing that stays.
 func TestAKillBetweenAnyTwoCommitsLosesNothing(t *testing.T) {
 	text := prose(60_000)
-	life := func(w *world, ix *index.Index) error {
+	life := func(w *world, ix *index.Index, bytes int) error {
 		ctx := context.Background()
-		if _, err := ix.CatchUp(ctx, w, index.Pace{Alone: true, Bytes: 200_000}); err != nil {
+		if _, err := ix.CatchUp(ctx, w, index.Pace{Alone: true, Bytes: bytes}); err != nil {
 			return err
 		}
 		if _, err := ix.CatchUp(ctx, w, index.Pace{}); err != nil {
@@ -73,11 +73,11 @@ func TestAKillBetweenAnyTwoCommitsLosesNothing(t *testing.T) {
 		}
 		return ix.Rewrite(ctx)
 	}
-	for _, name := range []string{"memory", "memory sealed"} {
+	for _, name := range []string{"memory", "memory sealed", "memory, helped"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := places["memory"]
-			if name != "memory" {
+			if name == "memory sealed" {
 				p = sealed(p)
 			}
 			deaths := 0
@@ -96,7 +96,12 @@ func TestAKillBetweenAnyTwoCommitsLosesNothing(t *testing.T) {
 					m := &mortal{Backend: be, left: n, after: after}
 					ix := w.index(m, index.Options{})
 					ix.InBatchesOf(8 << 10)
-					if err := life(w, ix); m.died {
+					bytes := 200_000
+					if name == "memory, helped" {
+						ix.HelpedBy(2)
+						bytes *= 4 // for two, of whom one writes
+					}
+					if err := life(w, ix, bytes); m.died {
 						died = true
 						deaths++
 					} else if err != nil {

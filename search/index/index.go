@@ -50,6 +50,7 @@ type Index struct {
 	o     Options
 	key   tidemark.Key // of the family
 	batch int          // bytes of blocks that are committed at once
+	help  help
 	mu    sync.Mutex
 	known map[string]*segment.Reader // by the id of the segment
 }
@@ -64,7 +65,7 @@ func New(k *records.Kernel, o Options) *Index {
 	if o.Cache == nil {
 		o.Cache = NewCache(DefaultCacheBytes)
 	}
-	return &Index{k: k, o: o, key: tidemark.Key{Kind: tidemark.KindIndex, ID: o.Family}, batch: batchBytes, known: make(map[string]*segment.Reader)}
+	return &Index{k: k, o: o, key: tidemark.Key{Kind: tidemark.KindIndex, ID: o.Family}, batch: batchBytes, help: defaultHelp(), known: make(map[string]*segment.Reader)}
 }
 
 // What is asked of an index, and what it finds: those of its segments.

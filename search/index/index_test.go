@@ -31,6 +31,7 @@ func TestRandomHistoriesFindWhatLookingAtEveryLineFinds(t *testing.T) {
 			w := newWorld(r, be)
 			// Two processes, of which one keeps no blocks.
 			of := []*index.Index{w.index(be, index.Options{}), w.index(be, index.Options{Cache: index.NewCache(0)})}
+			of[0].HelpedBy(3)
 			some := func() *index.Index { return of[rapid.IntRange(0, 1).Draw(r, "process")] }
 			log := rapid.Map(rapid.IntRange(1, 4), logKey)
 			word := rapid.SampledFrom(vocabulary)
@@ -702,6 +703,7 @@ func TestManyWritersAndIndexersAtOnce(t *testing.T) {
 					})
 					all.Go(func() {
 						ix := w.index(be, index.Options{})
+						ix.HelpedBy(1 + n)
 						for i := range 10 {
 							_, err := ix.CatchUp(context.Background(), w, index.Pace{Alone: i%3 == 0})
 							if err == nil {

@@ -204,6 +204,7 @@ func (b *Builder) writeWords(w *writer, words *treeWriter, order []uint32) error
 		rank[n] = uint32(i)
 	}
 	count, atOnce := b.words.uses(), b.usesAtOnce()
+	b.renumber(rank)
 	encode := useEncoder{lists: &listWriter{w: w}, lines: len(order)}
 	var uses []uint64
 	var value []byte
@@ -220,7 +221,7 @@ func (b *Builder) writeWords(w *writer, words *treeWriter, order []uint32) error
 			at += int(count[sorted[from+i]])
 		}
 		uses = slices.Grow(uses[:0], total)[:total]
-		b.deal(order, rank, uint32(from), uint32(to), ends, uses)
+		b.deal(order, uint32(from), uint32(to), ends, uses)
 		at = 0
 		for i, end := range ends {
 			word := b.words.word(sorted[from+i])
@@ -238,9 +239,21 @@ func (b *Builder) writeWords(w *writer, words *treeWriter, order []uint32) error
 	return nil
 }
 
+// renumber names words by their ranks, so that deal, which goes through all uses several
+// times, need not look them up.
+func (b *Builder) renumber(rank []uint32) {
+	for i := 0; i < len(b.uses); i++ {
+		use := b.uses[i]
+		b.uses[i] = rank[use>>8]<<8 | use&0xff
+		if use&0xff == placeAway {
+			i++
+		}
+	}
+}
+
 // deal puts the uses of the words of ranks from to to into their places in uses,
 // as number << 32 | place; no place is noPlace.
-func (b *Builder) deal(order, rank []uint32, from, to uint32, ends []int, uses []uint64) {
+func (b *Builder) deal(order []uint32, from, to uint32, ends []int, uses []uint64) {
 	for number, i := range order {
 		end := len(b.uses)
 		if int(i)+1 < len(b.lines) {
@@ -260,7 +273,7 @@ func (b *Builder) deal(order, rank []uint32, from, to uint32, ends []int, uses [
 				place += code
 				here = place
 			}
-			if r := rank[use>>8] - from; r < to-from {
+			if r := use>>8 - from; r < to-from {
 				uses[ends[r]] = uint64(number)<<32 | uint64(here)
 				ends[r]++
 			}
