@@ -65,6 +65,7 @@ type Backend struct {
 
 	changes sync.Mutex
 	changed map[tidemark.Key]struct{} // of these kinds
+	dropped []string                  // of these kinds: a log was
 }
 
 // brokenError says why nothing is acknowledged any more.

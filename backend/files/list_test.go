@@ -220,6 +220,32 @@ func TestAListIsWrittenAnewAfterManyChanges(t *testing.T) {
 	wantSameLists(t, dir, "at last")
 }
 
+// What was purged is not named any more when the process that did it has ended.
+func TestAPurgedSessionLeavesTheList(t *testing.T) {
+	dir := t.TempDir()
+	fillListed(t, dir)
+	name := filepath.Join(dir, "lists", "session")
+	named := func() bool {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Contains(b, []byte(sessionKey(7).ID))
+	}
+	if !named() {
+		t.Fatal("the list does not name a session that is there")
+	}
+	b := open(t, dir, &files.Options{Listed: listedKinds})
+	commitAt(t, b, manySessions, tidemark.Precondition{Key: sessionKey(7), Version: 1}, sessionKey(7))
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if named() {
+		t.Error("the list names a session that was purged")
+	}
+	wantSameLists(t, dir, "after a purge")
+}
+
 // A store that cannot write a list, or dies over it, goes on without.
 func TestAListMayBeCutOffAnywhere(t *testing.T) {
 	for stop := 1; ; stop++ {

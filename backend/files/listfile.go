@@ -257,7 +257,7 @@ func (b *Backend) writeList(f durable.File, t *table) {
 	f.Truncate(int64(len(data)))
 }
 
-// changes counts the records that this process changed, of kinds whose lists are kept.
+// countChanges counts the records that this process changed, of kinds whose lists are kept.
 func (b *Backend) countChanges(batch *tidemark.Batch) {
 	if len(b.lists) == 0 {
 		return
@@ -272,6 +272,11 @@ func (b *Backend) countChanges(batch *tidemark.Batch) {
 	}
 	for i := range batch.Deletes {
 		b.countChange(batch.Deletes[i].Key)
+	}
+	for _, log := range batch.Drops {
+		if slices.Contains(b.lists, log.Kind) {
+			b.dropped = append(b.dropped, log.Kind)
+		}
 	}
 }
 
@@ -304,6 +309,10 @@ func (b *Backend) leaveLists() {
 	}
 }
 
+// leaveFor is how long a process that ends looks at the store to write a list: enough for
+// 100,000 sessions on a disk, and not for a network to keep it.
+const leaveFor = 2 * time.Second
+
 func (b *Backend) leaveList(kind string, changed int) {
 	f := b.openList(kind)
 	if f == nil {
@@ -321,13 +330,18 @@ func (b *Backend) leaveList(kind string, changed int) {
 	if ok {
 		dots -= int64(listHeader) + length
 	}
-	if changed += int(max(dots, 0)); !worthWriting(changed, rows) {
+	// What was purged leaves the list at once.
+	if changed += int(max(dots, 0)); !worthWriting(changed, rows) && !slices.Contains(b.dropped, kind) {
 		f.WriteAt(slices.Repeat([]byte{'.'}, changed-int(max(dots, 0))), info.Size)
 		return
 	}
 	b.loadList(kind)
 	time.Sleep(durable.FolderSettles) // of our own changes
-	if t, _, err := b.refreshed(context.Background(), kind, "", b.list.of(kind)); err == nil {
+	ctx, stop := context.WithTimeout(context.Background(), leaveFor)
+	defer stop()
+	if t, _, err := b.refreshed(ctx, kind, "", b.list.of(kind)); err == nil {
 		b.writeList(f, t)
+	} else if slices.Contains(b.dropped, kind) {
+		f.Truncate(0)
 	}
 }
