@@ -28,6 +28,12 @@ type JobRun struct {
 // StartJob makes this process the owner of a pending job: ErrBusy when the limits
 // allow no more, ErrConflict when the job is no longer pending.
 func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, limits SlotLimits) (*JobRun, error) {
+	return s.StartMarkedJob(ctx, id, who, limits, nil)
+}
+
+// StartMarkedJob is StartJob that keeps, in the same commit, how the program that is to
+// be started for the job can be found: tidemark.Job.Process.
+func (s *Store) StartMarkedJob(ctx context.Context, id string, who tidemark.Holder, limits SlotLimits, program []byte) (*JobRun, error) {
 	var run *JobRun
 	err := records.Retry(ctx, func() error {
 		var j tidemark.Job
@@ -48,6 +54,9 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 		}
 		j.Status, j.StartedAt, j.Node = tidemark.JobRunning, b.At, who.Host
 		j.Attempt = max(j.Attempt, 1)
+		if program != nil {
+			j.Process = program
+		}
 		r, err := s.jobRecord(ctx, &j, old.Version)
 		if err != nil {
 			return err

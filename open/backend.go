@@ -18,6 +18,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
+// listed are the kinds that commands list, the newest first: sessions and jobs.
+var listed = []string{"session", "job"}
+
 // Backend opens the backend that a store URL names, without decrypting anything:
 // see Unseal for that.
 func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, error) {
@@ -34,7 +37,7 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 		}
 		return k.withCold(b), nil
 	case "files":
-		b, err := files.Open(ctx, path, &files.Options{ReadOnly: k.Access == Read, Create: k.Access == Create, Upgrading: k.Upgrading})
+		b, err := files.Open(ctx, path, &files.Options{ReadOnly: k.Access == Read, Create: k.Access == Create, Upgrading: k.Upgrading, Listed: listed})
 		if err != nil {
 			return nil, err
 		}

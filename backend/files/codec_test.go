@@ -177,3 +177,31 @@ func FuzzName(f *testing.F) {
 		}
 	})
 }
+
+func FuzzList(f *testing.F) {
+	t := &table{rows: []*listed{
+		{id: "a", solid: true, alone: true, record: stamp{1, 2, 3}, group: "g", state: "idle", due: noTime, touched: 7},
+		{id: "b", solid: true, hasLog: true, record: stamp{1, 2, 3}, log: stamp{4, 5, 6}, due: 8, touched: 7},
+		{id: "c", damage: errSum},
+	}}
+	t.folders[0].ID, t.folders[2].Changed = 5, 6
+	b := appendList(nil, t)
+	f.Add(b[listHeader:], uint32(3))
+	f.Fuzz(func(t *testing.T, body []byte, rows uint32) {
+		parseList(body)
+		file := append([]byte(listMagic), make([]byte, listHeader-len(listMagic))...)
+		file = sealList(append(file, body...), int(rows))
+		got := parseList(file)
+		if got == nil {
+			return
+		}
+		if again := appendList(nil, got); !cmp.Equal(parseList(again), got, cmp.AllowUnexported(table{}, listed{}, stamp{})) {
+			t.Fatalf("%q came back as %q", file, again)
+		}
+		for _, l := range got.rows {
+			if tidemark.CheckID(l.id) != nil {
+				t.Fatalf("the list names %q", l.id)
+			}
+		}
+	})
+}

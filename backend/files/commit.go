@@ -37,6 +37,9 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	c := commit{b: b, batch: &batch, which: which}
 	defer c.close()
 	receipt, err := c.run()
+	if err == nil {
+		b.countChanges(&batch)
+	}
 	return receipt, b.writeError(err)
 }
 

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -46,10 +47,10 @@ func (c *dueCache) find(q tidemark.Query, folder durable.Info) (found []*listed,
 		return nil, false
 	}
 	for _, l := range k.rows {
-		if l.Due.After(q.DueBy) {
+		if l.due > q.DueBy.UnixMicro() {
 			break
 		}
-		if q.Includes(l.Record) {
+		if l.in(q) {
 			found = append(found, l)
 		}
 	}
@@ -58,8 +59,8 @@ func (c *dueCache) find(q tidemark.Query, folder durable.Info) (found []*listed,
 
 // keep remembers all records of a kind, listed after the folder was looked at.
 func (c *dueCache) keep(kind string, folder durable.Info, all []*listed) {
-	rows := slices.DeleteFunc(all, func(l *listed) bool { return l.Due.IsZero() })
-	slices.SortFunc(rows, func(x, y *listed) int { return x.Due.Compare(y.Due) })
+	rows := slices.DeleteFunc(slices.Clone(all), func(l *listed) bool { return l.due == noTime })
+	slices.SortFunc(rows, func(x, y *listed) int { return cmp.Compare(x.due, y.due) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kinds == nil {

@@ -1,8 +1,9 @@
 // Package files is a Backend that keeps each record as a JSON file and each log
 // as an NDJSON file in one directory, so that cat, jq, git and rsync work on it.
-// It has no domain rules, keeps no index that could be wrong, and leaves
-// syncing, renaming and locking to package durable. Reading never writes and
-// never locks. docs/formats/files.md describes every file.
+// It has no domain rules, keeps no index that anybody has to believe, and leaves
+// syncing, renaming and locking to package durable. Reading never locks, and writes
+// nothing but a list of what it found, where the store is open for writing.
+// docs/formats/files.md describes every file.
 //
 //	b, err := files.Open(ctx, dir, &files.Options{Create: true})
 package files
@@ -28,6 +29,10 @@ type Options struct {
 	ReadOnly bool       // nothing is ever written, not even a lock
 	Create   bool       // make the store when there is none
 	FS       durable.FS // in place of the directory, for tests
+
+	// Listed are the kinds whose newest records are asked for by processes that have
+	// just begun. Of these the store keeps lists, which save reading every record.
+	Listed []string
 
 	// Upgrading is called before a store of an older format is upgraded, with
 	// both formats and the path of the copy that is made first. It may be nil.
@@ -56,6 +61,11 @@ type Backend struct {
 	list    listCache
 	due     dueCache
 	grown   grown
+	lists   []string // kinds
+
+	changes sync.Mutex
+	changed map[tidemark.Key]struct{} // of these kinds
+	dropped []string                  // of these kinds: a log was
 }
 
 // brokenError says why nothing is acknowledged any more.
@@ -89,7 +99,7 @@ func open(ctx context.Context, dir string, o *Options, set setting) (*Backend, e
 		}
 		fsys = d
 	}
-	b := &Backend{fs: durable.Retrying(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, ending: make(chan struct{})}
+	b := &Backend{fs: durable.Retrying(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, lists: o.Listed, ending: make(chan struct{})}
 	b.initLocks()
 	b.grown.waiting = make(map[tidemark.Key]chan struct{})
 	if err := b.start(ctx, o); err != nil {
@@ -173,6 +183,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	close(b.ending)
+	b.leaveLists()
 	b.handles.close()
 	b.closeLocks()
 	return b.fs.Close()

@@ -22,6 +22,6 @@ func open(t testing.TB, dir string, o *files.Options) *files.Backend {
 func TestBackend(t *testing.T) {
 	backendtest.Run(t, func(t testing.TB) func() tidemark.Backend {
 		dir := t.TempDir()
-		return func() tidemark.Backend { return open(t, dir, &files.Options{Create: true}) }
+		return func() tidemark.Backend { return open(t, dir, &files.Options{Create: true, Listed: listedKinds}) }
 	})
 }

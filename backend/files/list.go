@@ -1,6 +1,8 @@
 package files
 
 import (
+	"cmp"
+	"container/heap"
 	"context"
 	"errors"
 	"io/fs"
@@ -8,31 +10,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
-
-// maxListed bounds how many records a process remembers between listings,
-// some 400 bytes each.
-const maxListed = 100_000
-
-// listCache remembers what a listing needs of records and logs whose files have
-// not changed. An element is used only while the file still has the size, time
-// and identity that it had.
-type listCache struct {
-	mu   sync.Mutex
-	rows map[tidemark.Key]*listed
-}
-
-type listed struct {
-	record          durable.Info
-	log             durable.Info // zero: there is none
-	tidemark.Record              // without its body
-	damage          error
-	alone           bool // there is neither a log nor a head of one
-}
 
 // List reads the directory of a kind. It reads only files that changed since the
 // last listing, and those of the records that it yields.
@@ -47,14 +28,8 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 			yield(tidemark.Record{}, b.readError(tidemark.Key{Kind: q.Kind}, err))
 			return
 		}
-		slices.SortFunc(found, func(x, y *listed) int { return q.Compare(x.Record, y.Record) })
 		yielded := 0
-		for _, l := range found {
-			if err := b.use(ctx); err != nil {
-				yield(tidemark.Record{}, err)
-				return
-			}
-			r, err := b.get(l.Key, l.alone)
+		for r, err := range b.read(ctx, q, inOrder(q, found)) {
 			if err == nil && r.Version == 0 || errors.Is(err, tidemark.ErrNotFound) {
 				continue // deleted meanwhile
 			}
@@ -68,157 +43,250 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 	}
 }
 
+// readAtOnce is how many records are read before the first of them is handed on: enough
+// that two processors share them, few enough to be held in memory whatever their size.
+const readAtOnce = 16
+
+// read yields the records of rows. It begins with one, since many callers want no more.
+func (b *Backend) read(ctx context.Context, q tidemark.Query, rows iter.Seq[*listed]) iter.Seq2[tidemark.Record, error] {
+	type answer struct {
+		record tidemark.Record
+		err    error
+	}
+	return func(yield func(tidemark.Record, error) bool) {
+		next, stop := iter.Pull(rows)
+		defer stop()
+		var some []*listed
+		for size := 1; ; size = min(2*size, readAtOnce) {
+			some = some[:0]
+			for l, ok := next(); ok; l, ok = next() {
+				if some = append(some, l); len(some) == size {
+					break
+				}
+			}
+			if len(some) == 0 {
+				return
+			}
+			if err := b.use(ctx); err != nil {
+				yield(tidemark.Record{}, err)
+				return
+			}
+			answers := make([]answer, len(some))
+			get := func(from, to int) {
+				for i, l := range some[from:to] {
+					a := &answers[from+i]
+					a.record, a.err = b.get(tidemark.Key{Kind: q.Kind, ID: l.id}, l.alone)
+				}
+			}
+			if len(some) < readAtOnce {
+				get(0, len(some))
+			} else {
+				var half sync.WaitGroup
+				half.Go(func() { get(readAtOnce/2, readAtOnce) })
+				get(0, readAtOnce/2)
+				half.Wait()
+			}
+			for _, a := range answers {
+				if !yield(a.record, a.err) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // find returns the records that the query includes, unordered, and every damaged
 // record that might be one of them.
 func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, err error) {
 	if (tidemark.Key{Kind: q.Kind, ID: "x"}).Check() != nil {
 		return nil, nil
 	}
+	if q.Order == tidemark.ByID && q.Group == "" && q.State == "" && q.DueBy.IsZero() && q.After == nil {
+		p, err := b.present(q.Kind, q.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		rows := make([]listed, len(p.ids)) // each is read when it is yielded, and need not be before
+		for i, id := range p.ids {
+			rows[i].id, rows[i].alone = id, p.files[id] == 0
+			found = append(found, &rows[i])
+		}
+		return found, nil
+	}
 	var folder durable.Info
-	whole := false // all records are gathered, to be remembered
+	remember := false
 	if q.Order == tidemark.ByDue && !q.DueBy.IsZero() {
 		var tells bool
 		if folder, tells = b.folder(q.Kind); tells {
 			if found, ok := b.due.find(q, folder); ok {
 				return found, nil
 			}
-			whole = q.Prefix == ""
+			remember = q.Prefix == ""
 		}
 	}
-	names, err := b.names(recordsDir, q.Kind, ".json")
+	all, err := b.rows(ctx, q.Kind, q.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	logNames, err := b.names(logsDir, q.Kind, ".ndjson")
-	if err != nil {
-		return nil, err
-	}
-	headNames, err := b.names(headsDir, q.Kind, ".json")
-	if err != nil {
-		return nil, err
-	}
-	logs, heads := setOf(logNames), setOf(headNames)
-	inOrderOfNames := q.Order == tidemark.ByID && q.Group == "" && q.State == "" && q.DueBy.IsZero() && q.After == nil
-	var all []*listed
-	for i, id := range names {
-		if !strings.HasPrefix(id, q.Prefix) {
-			continue
-		}
-		if i&255 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		key, alone := tidemark.Key{Kind: q.Kind, ID: id}, !logs[id] && !heads[id]
-		if inOrderOfNames { // each is read when it is yielded, and need not be before
-			found = append(found, &listed{Record: tidemark.Record{Key: key}, alone: alone})
-			continue
-		}
-		l, err := b.listed(key, logs[id], alone)
-		if err != nil {
-			return nil, err
-		}
-		if l != nil && (l.damage != nil && (q.After == nil || q.Compare(*q.After, l.Record) < 0) || l.damage == nil && q.Includes(l.Record)) {
+	for _, l := range all {
+		if l.in(q) {
 			found = append(found, l)
 		}
-		if whole = whole && (l == nil || l.damage == nil); whole && l != nil {
-			all = append(all, l)
-		}
+		remember = remember && l.damage == nil
 	}
-	if whole {
+	if remember {
 		b.due.keep(q.Kind, folder, all)
 	}
 	return found, nil
 }
 
-func setOf(names []string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, n := range names {
-		set[n] = true
+// in reports whether the listing of q contains l, or might: of a damaged record nothing
+// is known.
+func (l *listed) in(q tidemark.Query) bool {
+	if l.damage == nil {
+		return q.Includes(l.asRecord(q.Kind))
 	}
-	return set
+	return q.After == nil || q.Compare(*q.After, l.asRecord(q.Kind)) < 0
+}
+
+// compare orders rows as q orders their records.
+func compare(q tidemark.Query, a, b *listed) int {
+	c := 0
+	switch q.Order {
+	case tidemark.Newest:
+		c = cmp.Compare(b.touched, a.touched)
+	case tidemark.ByDue:
+		c = cmp.Compare(a.due, b.due)
+	}
+	return cmp.Or(c, strings.Compare(a.id, b.id))
+}
+
+// inOrder yields rows in the order of q. Where few are wanted of many, it sorts only
+// those.
+func inOrder(q tidemark.Query, rows []*listed) iter.Seq[*listed] {
+	if q.Limit == 0 || q.Limit > len(rows)/8 {
+		slices.SortFunc(rows, func(a, b *listed) int { return compare(q, a, b) })
+		return slices.Values(rows)
+	}
+	return func(yield func(*listed) bool) {
+		h := &first{q, rows}
+		heap.Init(h)
+		for h.Len() > 0 && yield(heap.Pop(h).(*listed)) {
+		}
+	}
+}
+
+// first is a heap whose top is the row that comes first.
+type first struct {
+	q    tidemark.Query
+	rows []*listed
+}
+
+func (h *first) Len() int           { return len(h.rows) }
+func (h *first) Less(i, j int) bool { return compare(h.q, h.rows[i], h.rows[j]) < 0 }
+func (h *first) Swap(i, j int)      { h.rows[i], h.rows[j] = h.rows[j], h.rows[i] }
+func (h *first) Push(any)           {}
+func (h *first) Pop() any {
+	last := len(h.rows) - 1
+	l := h.rows[last]
+	h.rows = h.rows[:last]
+	return l
+}
+
+// present is which records of a kind there are.
+type present struct {
+	ids   []string
+	names []string        // of their files
+	files map[string]byte // by id: whether there are also a log and a head
+}
+
+const (
+	hasLog byte = 1 << iota
+	hasHead
+)
+
+func (b *Backend) present(kind, prefix string) (p present, err error) {
+	ids, names, err := b.namesOf(recordsDir, kind, ".json")
+	if err != nil {
+		return p, err
+	}
+	if prefix != "" {
+		n := 0
+		for i, id := range ids {
+			if strings.HasPrefix(id, prefix) {
+				ids[n], names[n] = id, names[i]
+				n++
+			}
+		}
+		ids, names = ids[:n], names[:n]
+	}
+	p.ids, p.names = ids, names
+	logs, err := b.names(logsDir, kind, ".ndjson")
+	if err != nil {
+		return p, err
+	}
+	p.files = make(map[string]byte, len(logs))
+	for _, id := range logs {
+		p.files[id] = hasLog
+	}
+	return p, b.findHeads(kind, &p)
+}
+
+// fewHeads is up to how many heads are looked for one by one.
+const fewHeads = 64
+
+// findHeads finds the heads of records without a log: there was one, then.
+func (b *Backend) findHeads(kind string, p *present) error {
+	var without []string
+	for _, id := range p.ids {
+		if p.files[id] == 0 {
+			without = append(without, id)
+		}
+	}
+	if len(without) > fewHeads {
+		heads, err := b.names(headsDir, kind, ".json")
+		for _, id := range heads {
+			p.files[id] |= hasHead
+		}
+		return err
+	}
+	names, infos := make([]string, len(without)), make([]durable.Info, len(without))
+	for i, id := range without {
+		names[i] = fileName(id) + ".json"
+	}
+	err := durable.StatAll(b.fs, headsDir+"/"+kind, names, infos)
+	for i, id := range without {
+		if infos[i] != (durable.Info{}) {
+			p.files[id] |= hasHead
+		}
+	}
+	return err
 }
 
 // names returns the ids that have a file in the folder of a kind.
 func (b *Backend) names(folder, kind, ext string) ([]string, error) {
-	names, err := b.fs.Names(folder + "/" + kind)
+	ids, _, err := b.namesOf(folder, kind, ext)
+	return ids, err
+}
+
+// namesOf is names that also returns the names of those files.
+func (b *Backend) namesOf(folder, kind, ext string) (ids, names []string, err error) {
+	all, err := b.fs.Names(folder + "/" + kind)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	ids := names[:0]
-	for _, n := range names {
+	names, ids = all[:0], make([]string, 0, len(all))
+	for _, n := range all {
 		stem, ok := strings.CutSuffix(n, ext)
 		if !ok {
 			continue
 		}
 		if id, ok := idOf(stem); ok {
-			ids = append(ids, id)
+			ids, names = append(ids, id), append(names, n)
 		}
 	}
-	return ids, nil
-}
-
-// listed returns what is known of a record, or nil when it is gone. It may have a
-// log, or be alone, without even the head of one.
-func (b *Backend) listed(key tidemark.Key, hasLog, alone bool) (*listed, error) {
-	record, err := b.fs.Stat(recordPath(key))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var log durable.Info
-	if hasLog {
-		if log, err = b.fs.Stat(logPath(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	b.list.mu.Lock()
-	l := b.list.rows[key]
-	b.list.mu.Unlock()
-	if l != nil && l.record == record && l.log == log && l.alone == alone {
-		return l, nil
-	}
-	l = &listed{record: record, log: log, alone: alone}
-	if l.Record, _, err = b.readRecord(key); err != nil {
-		if !errors.Is(err, tidemark.ErrCorrupt) {
-			return nil, err
-		}
-		l.damage = err
-	}
-	l.Body = nil
-	if !alone || l.damage != nil || l.Head.Length > 0 {
-		st, err := b.lookFor(key, l.Head.Length)
-		if err != nil {
-			return nil, err
-		}
-		l.Head = st.Head
-	}
-	if l.damage == nil && l.Version != 0 && settled(record) && settled(log) {
-		b.list.keep(key, l)
-	}
-	return l, nil
-}
-
-// racyFor is more than the resolution of file system times: a file that changed
-// just now can change again and look the same.
-const racyFor = 100 * time.Millisecond
-
-func settled(i durable.Info) bool { return time.Since(i.ModTime) > racyFor }
-
-func (c *listCache) keep(key tidemark.Key, l *listed) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.rows) >= maxListed || c.rows == nil {
-		c.rows = make(map[tidemark.Key]*listed)
-	}
-	c.rows[key] = l
-}
-
-func (c *listCache) forget(key tidemark.Key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.rows, key)
+	return ids, names, nil
 }

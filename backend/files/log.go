@@ -24,17 +24,24 @@ type state struct {
 // readHead returns the head of a log; ok is false when there is none, or none
 // that can be read.
 func (b *Backend) readHead(log tidemark.Key) (h head, ok bool) {
-	f, err := b.fs.OpenFile(headPath(log), os.O_RDONLY)
+	name := headPath(log)
+	data, done, err := durable.ReadSmall(b.fs, name)
+	if !done {
+		var f durable.File
+		if f, err = b.fs.OpenFile(name, os.O_RDONLY); err == nil {
+			defer f.Close()
+			var buf [headBytes + 1]byte
+			n, err := f.ReadAt(buf[:], 0)
+			if err != nil && err != io.EOF {
+				return head{file: true}, false
+			}
+			data = buf[:n]
+		}
+	}
 	if err != nil {
 		return h, false
 	}
-	defer f.Close()
-	var buf [headBytes + 1]byte
-	n, err := f.ReadAt(buf[:], 0)
-	if err != nil && err != io.EOF {
-		return head{file: true}, false
-	}
-	ok = parseHead(buf[:n], log, &h)
+	ok = parseHead(data, log, &h)
 	h.file = true
 	return h, ok
 }

@@ -83,6 +83,9 @@ func idOf(name string) (string, bool) {
 // whatever its extension.
 func isDevice(id string) bool {
 	stem, _, _ := strings.Cut(id, ".")
+	if len(stem) != 3 && len(stem) != 4 {
+		return false
+	}
 	switch stem = strings.ToLower(stem); stem {
 	case "con", "prn", "aux", "nul":
 		return true

@@ -27,7 +27,12 @@ func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	if !d.begin() {
 		return tidemark.Unsupportedf("this daemon ends")
 	}
-	run, err := d.o.Store.StartJob(ctx, j.ID, d.o.Holder, d.limits(a))
+	program, err := d.marked(j.ID)
+	if err != nil {
+		d.wg.Done()
+		return err
+	}
+	run, err := d.o.Store.StartMarkedJob(ctx, j.ID, d.o.Holder, d.limits(a), program)
 	if err != nil {
 		d.wg.Done()
 	}
@@ -251,12 +256,20 @@ func (d *Daemon) task(ctx context.Context, a file.Agent, run *fleet.JobRun) (run
 			}
 		})
 	}
-	// The program can be found by this mark, even if we die before we know its
-	// process id.
-	t.Mark = runner.NewMark()
-	p := runner.Process{Job: j.ID, Mark: t.Mark}
+	var p runner.Process
+	if err := json.Unmarshal(j.Process, &p); err != nil {
+		return t, err
+	}
+	t.Mark = p.Mark
+	return t, nil
+}
+
+// marked returns what is kept of a job's program before it is started. It can be found
+// by its mark, even if we die before we know its process id.
+func (d *Daemon) marked(job string) ([]byte, error) {
+	p := runner.Process{Job: job, Mark: runner.NewMark()}
 	p.Host, p.BootID, p.Namespace = d.o.Holder.Host, d.o.Holder.BootID, d.o.Holder.Namespace
-	return t, t.Running(p)
+	return json.Marshal(p)
 }
 
 // sandboxPolicy returns the sandbox for a program of an agent, after more has added

@@ -146,9 +146,7 @@ func (d *Dir) in(name string, call func(s *sub, base string) error) error {
 		return err
 	}
 	dir := path.Dir(name)
-	held, herr := s.dir.Stat()
-	now, nerr := d.root.Stat(filepath.FromSlash(dir))
-	if herr == nil && nerr == nil && os.SameFile(held, now) {
+	if d.leadsTo(dir, s) {
 		return err
 	}
 	d.mu.Lock()
@@ -162,6 +160,16 @@ func (d *Dir) in(name string, call func(s *sub, base string) error) error {
 	return call(s, base)
 }
 
+// bothStat says whether dir still leads to s, by looking at both.
+func (d *Dir) bothStat(dir string, s *sub) bool {
+	held, err := s.dir.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := d.root.Stat(filepath.FromSlash(dir))
+	return err == nil && os.SameFile(held, now)
+}
+
 func (d *Dir) OpenFile(name string, flag int) (File, error) {
 	var f *os.File
 	err := d.in(name, func(s *sub, base string) (err error) {
@@ -172,6 +180,34 @@ func (d *Dir) OpenFile(name string, flag int) (File, error) {
 		return nil, err
 	}
 	return &file{f}, nil
+}
+
+// readSmall reads a file at once where it is small; done says that it did, or that
+// there is none.
+func (d *Dir) readSmall(name string) (data []byte, done bool, err error) {
+	err = d.in(name, func(s *sub, base string) (err error) {
+		data, done, err = s.readAll(base)
+		return err
+	})
+	return data, done || errors.Is(err, fs.ErrNotExist), err
+}
+
+func (d *Dir) statAll(dir string, names []string, infos []Info) error {
+	err := d.in(path.Join(dir, names[0]), func(s *sub, _ string) error {
+		if err := s.statAll(names, infos); err != nil {
+			return err
+		}
+		for i := range infos {
+			if infos[i] != (Info{}) {
+				return nil
+			}
+		}
+		return fs.ErrNotExist // all of them: perhaps the directory is another one by now
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (d *Dir) Mkdir(name string) error {

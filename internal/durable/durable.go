@@ -77,8 +77,14 @@ func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota) || isFullHere(err)
 }
 
+// smallFile is more than most files of a store have.
+const smallFile = 4096
+
 // ReadFile returns the content of a file.
 func ReadFile(fsys FS, name string) ([]byte, error) {
+	if data, done, err := ReadSmall(fsys, name); done {
+		return data, err
+	}
 	f, err := fsys.OpenFile(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -100,6 +106,40 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 			buf = append(buf, make([]byte, 3*len(buf))...)
 		}
 	}
+}
+
+// ReadSmall reads a file in one go where that can be done with less than opening it
+// takes: a small one, on a system that it knows how to ask. It says that it did, or that
+// there is none, by done.
+func ReadSmall(fsys FS, name string) (data []byte, done bool, err error) {
+	if d := dirOf(fsys); d != nil {
+		return d.readSmall(name)
+	}
+	return nil, false, nil
+}
+
+// StatAll looks at many names in one directory. What is missing has no Info.
+func StatAll(fsys FS, dir string, names []string, infos []Info) error {
+	if d := dirOf(fsys); d != nil && len(names) > 0 {
+		return d.statAll(dir, names, infos)
+	}
+	for i, name := range names {
+		info, err := fsys.Stat(dir + "/" + name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		infos[i] = info
+	}
+	return nil
+}
+
+// dirOf returns the directory that is behind fsys, nil when there is none.
+func dirOf(fsys FS) *Dir {
+	if p, ok := fsys.(patientFS); ok {
+		fsys = p.FS
+	}
+	d, _ := fsys.(*Dir)
+	return d
 }
 
 // Create makes a new file with the given content and syncs it. Its name is not

@@ -67,15 +67,36 @@ func renameRetrying(call func() error) error { return call() }
 // stat examines one name in the directory. It follows no link, so it stays
 // inside.
 func (s *sub) stat(base string) (info Info, err error) {
+	err = withFd(s.dir, func(fd int) error { info, err = statAt(fd, base); return err })
+	if err != nil {
+		return info, &fs.PathError{Op: "stat", Path: base, Err: err}
+	}
+	return info, nil
+}
+
+// statAll examines many names in the directory; a missing one has no Info.
+func (s *sub) statAll(names []string, infos []Info) error {
+	return withFd(s.dir, func(fd int) error {
+		for i, base := range names {
+			info, err := statAt(fd, base)
+			if err != nil && !errors.Is(err, unix.ENOENT) {
+				return &fs.PathError{Op: "stat", Path: base, Err: err}
+			}
+			infos[i] = info
+		}
+		return nil
+	})
+}
+
+func statAt(fd int, base string) (info Info, err error) {
 	var st unix.Stat_t
 	for {
-		err = withFd(s.dir, func(fd int) error { return unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) })
-		if !errors.Is(err, unix.EINTR) {
+		if err = unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
 	if err != nil {
-		return info, &fs.PathError{Op: "stat", Path: base, Err: err}
+		return info, err
 	}
 	info = Info{Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), Mode: fs.FileMode(st.Mode & 0o777), ID: st.Ino}
 	switch st.Mode & unix.S_IFMT {
@@ -86,6 +107,50 @@ func (s *sub) stat(base string) (info Info, err error) {
 		info.Mode |= fs.ModeIrregular
 	}
 	return info, nil
+}
+
+// leadsTo reports whether dir is still the directory that s holds open. A link on the
+// way may lead anywhere: nothing is read there but the number of the directory.
+func (d *Dir) leadsTo(dir string, s *sub) bool {
+	d.mu.RLock()
+	top := d.subs["."]
+	d.mu.RUnlock()
+	if top == nil {
+		return false
+	}
+	var held, now unix.Stat_t
+	err := withFd(s.dir, func(fd int) error { return unix.Fstat(fd, &held) })
+	if err == nil {
+		err = withFd(top.dir, func(fd int) error { return unix.Fstatat(fd, dir, &now, 0) })
+	}
+	if err != nil {
+		return d.bothStat(dir, s)
+	}
+	return held.Dev == now.Dev && held.Ino == now.Ino
+}
+
+// readAll returns the content of a small file in the directory, with three calls of
+// the system. Anything else than a file that is there and holds less than a page is
+// left to who opens files: done is false.
+func (s *sub) readAll(base string) (data []byte, done bool, err error) {
+	var buf [smallFile]byte
+	n := 0
+	err = withFd(s.dir, func(dir int) error {
+		fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		n, err = unix.Read(fd, buf[:])
+		return err
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return nil, true, &fs.PathError{Op: "open", Path: base, Err: err}
+	}
+	if err != nil || n == 0 || n == len(buf) {
+		return nil, false, nil
+	}
+	return append(make([]byte, 0, n), buf[:n]...), true, nil
 }
 
 // FileID is the number by which the file system tells a file from others of the

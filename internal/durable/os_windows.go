@@ -74,6 +74,24 @@ func (s *sub) stat(base string) (Info, error) {
 	return infoOf(i), nil
 }
 
+// leadsTo is as in os_unix.go.
+func (d *Dir) leadsTo(dir string, s *sub) bool { return d.bothStat(dir, s) }
+
+// statAll is as in os_unix.go.
+func (s *sub) statAll(names []string, infos []Info) error {
+	for i, name := range names {
+		info, err := s.stat(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		infos[i] = info
+	}
+	return nil
+}
+
+// readAll is as in os_unix.go: here every file is opened by the system's package.
+func (s *sub) readAll(string) ([]byte, bool, error) { return nil, false, nil }
+
 // FileID is as in os_unix.go.
 func FileID(fs.FileInfo) uint64 { return 0 }
 

@@ -96,7 +96,7 @@ func (p *place) open(ctx context.Context) error {
 func (p *place) openBackend(ctx context.Context) (tidemark.Backend, error) {
 	switch strings.TrimPrefix(p.backend, sealed) {
 	case inFiles:
-		return files.Open(ctx, p.path(), &files.Options{Create: true})
+		return files.Open(ctx, p.path(), &files.Options{Create: true, Listed: []string{"session", "job"}})
 	case inSQLite:
 		return sqlite.Open(ctx, p.path(), &sqlite.Options{Create: true})
 	}
