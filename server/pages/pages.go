@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -413,7 +414,20 @@ func (s *Site) Trouble(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, tidemark.ErrSealed) {
 		t.sealed(r)
 	}
+	f.Title = troubleTitle(t)
 	s.show(w, r, status, view{f, t})
+}
+
+// troubleTitle is what the tab of a trouble is called: what happened, or what to do
+// where that is all there is to it.
+func troubleTitle(t trouble) string {
+	switch {
+	case t.Status == http.StatusUnauthorized:
+		return web.Say("", "nav.signin")
+	case t.Sealed:
+		return strings.TrimSuffix(web.Say("", "error.sealed"), ".")
+	}
+	return strings.TrimSuffix(web.Say("", "error."+strconv.Itoa(t.Status)), ".")
 }
 
 // serveAsset answers with a file that pages load. Its address changes with it.
