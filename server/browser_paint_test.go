@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -97,5 +98,24 @@ func TestAllRowsOfAListAreThereWithoutScript(t *testing.T) {
 			t.Errorf("between the rows that come first and the others are %v pixels at a width of %d", gap, width)
 		}
 		w.keeps(fmt.Sprintf("list-noscript-%d", width))
+	}
+}
+
+func TestWhatAScriptPutsIntoAPageHasAllOfItAtOnce(t *testing.T) {
+	s, st := pagesServer(t)
+	for n := range 20 {
+		talk(t, st, tidemark.Session{Title: fmt.Sprintf("errand %d", n)}, 1)
+	}
+	for sent, later := range map[string]int{"Accept: text/html": 1, "HX-Request: true": 0} {
+		a := s.call(t, "reader-a", "GET", "/sessions", nil, sent).want(t, 200)
+		if n := strings.Count(string(a.Body), `<noscript class="later"`); n != later {
+			t.Errorf("with %s, %d parts come later, want %d", sent, n, later)
+		}
+		if n := strings.Count(string(a.Body), "<tr data-row>"); n != 20 {
+			t.Errorf("with %s, there are %d rows", sent, n)
+		}
+		if vary := a.Header.Get("Vary"); !strings.Contains(vary, "HX-Request") {
+			t.Errorf("with %s, the answer depends on %s alone", sent, vary)
+		}
 	}
 }
