@@ -66,7 +66,7 @@ func (s *site) cookie(tenant string) string {
 	answer := must[*http.Response](s.t)(still.Get(s.url + "/signin?tenant=" + tenant + "&code=" + s.doors[tenant].NewCode()))
 	defer answer.Body.Close()
 	for _, c := range answer.Cookies() {
-		if c.Name == "tidemark" {
+		if strings.HasSuffix(s.address, strings.Replace(c.Name, "tidemark-", ":", 1)) {
 			return c.Name + "=" + c.Value
 		}
 	}

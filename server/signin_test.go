@@ -83,7 +83,7 @@ func TestTheLocalPageLetsInWhoHasTheToken(t *testing.T) {
 	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
 	b := newBrowser(t, s.URL)
 	_, page := b.want(401, "GET", "/sessions", "")
-	has(t, page, `href="/signin?next=%2Fsessions"`, "tidemark open")
+	has(t, page, "<title>Sign in · Tidemark</title>", `href="/signin?next=%2Fsessions"`, "tidemark open")
 	res, page := b.want(200, "GET", "/signin", "")
 	has(t, page, "tidemark open", `name="token"`)
 	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self'") {

@@ -7,8 +7,10 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
+	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +32,7 @@ const (
 	minLocalToken = 16
 )
 
-// The cookie's name over TLS binds it to this host; browsers enforce it.
+// What the cookie's name begins with. That over TLS binds it to this host; browsers enforce it.
 const (
 	cookieName       = "tidemark"
 	secureCookieName = "__Host-tidemark"
@@ -168,17 +170,37 @@ func (a *LocalAuthenticator) cookieHolds(value string) bool {
 	return a.now().Unix() < int64(binary.BigEndian.Uint64(b[16:24]))
 }
 
-// cookieOf is the value of our cookie, "" when there is none or more than one.
-func cookieOf(r *http.Request) string {
+// cookieNames are what our cookie may be called: by the port that the browser named, since
+// it keeps one jar for all ports of a host, and as releases called it that knew no port.
+func cookieNames(r *http.Request) []string {
 	name := cookieName
 	if r.TLS != nil {
 		name = secureCookieName
 	}
-	found := r.CookiesNamed(name)
-	if len(found) != 1 {
-		return ""
+	_, port, _ := net.SplitHostPort(r.Host)
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+		return []string{name + "-" + strconv.FormatUint(n, 10), name}
 	}
-	return found[0].Value
+	return []string{name}
+}
+
+// cookieOf is the value of our cookie, "" when there is none or more than one of a name.
+func cookieOf(r *http.Request) string {
+	for _, name := range cookieNames(r) {
+		switch found := r.CookiesNamed(name); len(found) {
+		case 0:
+		case 1:
+			return found[0].Value
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// cookieFor is a cookie of ours as a browser keeps it.
+func cookieFor(r *http.Request, name, value string, seconds int) *http.Cookie {
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
 }
 
 // ServeSignIn serves /signin: a page that explains it, /signin?code=CODE, and
@@ -227,25 +249,29 @@ func (a *LocalAuthenticator) takeToken(w http.ResponseWriter, r *http.Request, s
 
 // letIn gives a browser the cookie of the user.
 func (a *LocalAuthenticator) letIn(w http.ResponseWriter, r *http.Request) {
-	c := &http.Cookie{Name: cookieName, Value: a.newCookie(), Path: "/", MaxAge: int(cookieLife.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode}
-	if r.TLS != nil {
-		c.Name, c.Secure = secureCookieName, true
-	}
-	http.SetCookie(w, c)
+	http.SetCookie(w, cookieFor(r, cookieNames(r)[0], a.newCookie(), int(cookieLife.Seconds())))
 }
 
-// SignOut removes the cookie from the browser, and makes it void if SetUsers was
-// called.
+// SignOut removes our cookies from the browser, and makes them void if SetUsers was
+// called. One of an earlier release is left if it is another server's.
 func (a *LocalAuthenticator) SignOut(w http.ResponseWriter, r *http.Request) error {
-	if value := cookieOf(r); a.users != nil && a.cookieHolds(value) {
-		if err := a.users.SignOut(r.Context(), value, a.now().Add(cookieLife)); err != nil {
-			return err
+	for i, name := range cookieNames(r) {
+		ours := i == 0
+		for _, c := range r.CookiesNamed(name) {
+			if !a.cookieHolds(c.Value) {
+				continue
+			}
+			ours = true
+			if a.users == nil {
+				continue
+			}
+			if err := a.users.SignOut(r.Context(), c.Value, a.now().Add(cookieLife)); err != nil {
+				return err
+			}
+		}
+		if ours {
+			http.SetCookie(w, cookieFor(r, name, "", -1))
 		}
 	}
-	c := &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode}
-	if r.TLS != nil {
-		c.Name, c.Secure = secureCookieName, true
-	}
-	http.SetCookie(w, c)
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -214,7 +215,7 @@ func (s *Site) frame(r *http.Request, page string) web.Frame {
 		path += "?" + r.URL.Query().Encode()
 	}
 	return web.Frame{Page: page, User: c.Name, Tenant: c.Tenant, Role: string(c.Role), Path: path, Query: r.URL.Query().Get("q"),
-		Now: s.o.Now(), Notice: noticeOf(r), Theme: themeOf(r), Version: s.o.Version}
+		Now: s.o.Now(), Whole: r.Header.Get("HX-Request") != "", Notice: noticeOf(r), Theme: themeOf(r), Version: s.o.Version}
 }
 
 type asJSONKey struct{}
@@ -247,6 +248,7 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, status int, v view) 
 	var body bytes.Buffer
 	var err error
 	media := "text/html; charset=utf-8"
+	begun := false
 	if wantsJSON(r) {
 		media = "application/json"
 		enc := json.NewEncoder(&body)
@@ -257,14 +259,52 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, status int, v view) 
 			state := s.stateOf(r.Context())
 			v.State = &state
 		}
+		if begun = status == http.StatusOK && r.Method == http.MethodGet; begun {
+			beginPage(w, r, media) // with the position of all that it shows
+		}
 		err = web.Render(&body, v.Frame, v.Data)
 	}
-	if err != nil {
+	switch {
+	case err != nil && begun:
+		request.Note(r.Context(), "error", err.Error())
+		panic(http.ErrAbortHandler) // the browser is told that nothing came
+	case err != nil:
 		request.Note(r.Context(), "error", err.Error())
 		http.Error(w, "the page could not be written", http.StatusInternalServerError)
-		return
+	case begun && takesPacked(r):
+		pack(w, body.Bytes())
+	case begun:
+		w.Write(body.Bytes())
+	default:
+		answerBody(w, r, status, media, body.Bytes())
 	}
-	answerBody(w, r, status, media, body.Bytes())
+}
+
+// beginPage sends what stands before a page whose content is known, while that is still
+// written: the browser makes a process for it meanwhile, which takes it longer. A page
+// has no tag, since no two are the same: it says when it was made.
+func beginPage(w http.ResponseWriter, r *http.Request, media string) {
+	describe(w, media)
+	h := w.Header()
+	if h.Get("Cache-Control") == "no-store" {
+		h.Set("Cache-Control", "private, no-cache")
+	}
+	if takesPacked(r) {
+		h.Set("Content-Encoding", "gzip")
+	}
+	w.WriteHeader(http.StatusOK)
+	http.NewResponseController(w).Flush() // where that cannot be done it goes with the rest
+}
+
+// describe says what an answer is and what it depends on.
+func describe(w http.ResponseWriter, media string) {
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Vary", "Accept-Encoding, Cookie, Authorization, HX-Request")
+}
+
+// takesPacked reports whether the client reads what is compressed.
+func takesPacked(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
 // smallestPacked is the size below which compression saves nothing.
@@ -276,21 +316,23 @@ var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 // answerBody answers with a body that the client may have already, compressed
 // if the client supports it.
 func answerBody(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
-	answerPacked(w, r, status, media, body, func(w io.Writer) {
-		z := packers.Get().(*gzip.Writer)
-		z.Reset(w)
-		z.Write(body)
-		z.Close()
-		z.Reset(nil) // it keeps nothing of this answer
-		packers.Put(z)
-	})
+	answerPacked(w, r, status, media, body, func(w io.Writer) { pack(w, body) })
+}
+
+// pack writes a body compressed.
+func pack(w io.Writer, body []byte) {
+	z := packers.Get().(*gzip.Writer)
+	z.Reset(w)
+	z.Write(body)
+	z.Close()
+	z.Reset(nil) // it keeps nothing of this answer
+	packers.Put(z)
 }
 
 // answerPacked is answerBody with its own way to write the compressed body.
 func answerPacked(w http.ResponseWriter, r *http.Request, status int, media string, body []byte, pack func(io.Writer)) {
+	describe(w, media)
 	h := w.Header()
-	h.Set("Content-Type", media)
-	h.Set("Vary", "Accept-Encoding, Cookie, Authorization")
 	if status == http.StatusOK && r.Method != http.MethodPost {
 		sum := sha256.Sum256(body)
 		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
@@ -303,7 +345,7 @@ func answerPacked(w http.ResponseWriter, r *http.Request, status int, media stri
 			return
 		}
 	}
-	if len(body) < smallestPacked || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if len(body) < smallestPacked || !takesPacked(r) {
 		w.WriteHeader(status)
 		w.Write(body)
 		return
@@ -372,7 +414,20 @@ func (s *Site) Trouble(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, tidemark.ErrSealed) {
 		t.sealed(r)
 	}
+	f.Title = troubleTitle(t)
 	s.show(w, r, status, view{f, t})
+}
+
+// troubleTitle is what the tab of a trouble is called: what happened, or what to do
+// where that is all there is to it.
+func troubleTitle(t trouble) string {
+	switch {
+	case t.Status == http.StatusUnauthorized:
+		return web.Say("", "nav.signin")
+	case t.Sealed:
+		return strings.TrimSuffix(web.Say("", "error.sealed"), ".")
+	}
+	return strings.TrimSuffix(web.Say("", "error."+strconv.Itoa(t.Status)), ".")
 }
 
 // serveAsset answers with a file that pages load. Its address changes with it.

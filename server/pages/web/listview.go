@@ -181,6 +181,27 @@ func (v SessionsView) Dearest() float64 {
 	return most
 }
 
+// rowsAtOnce is how many rows of a list are painted at first: one screen of them. The
+// others come right after, from where a browser without a script has them anyway.
+const rowsAtOnce = 16
+
+// AtOnce are the sessions that are painted at first.
+func (v SessionsView) AtOnce(whole bool) []SessionRow {
+	if whole {
+		return v.Sessions
+	}
+	return v.Sessions[:min(len(v.Sessions), rowsAtOnce)]
+}
+
+// Later are those that come after the first ones.
+func (v SessionsView) Later(first []SessionRow) []SessionRow { return v.Sessions[len(first):] }
+
+// RoomFor is the height of rows that are not there yet, as a length of CSS, so that
+// what stands below them stays where it is.
+func (SessionsView) RoomFor(rows []SessionRow) string {
+	return "calc(" + strconv.Itoa(len(rows)) + " * 2.25rem)"
+}
+
 // Scope is one condition that narrows a list, and the address without it.
 type Scope struct{ Name, Value string }
 

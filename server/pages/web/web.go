@@ -43,6 +43,7 @@ type Frame struct {
 	Notice  string   // what the last action did
 	State   *State   // what waits, and what the page is up to; nil: nobody is signed in
 	Unknown []string // names in the address that mean nothing here
+	Whole   bool     // a script puts it into a page that is there: nothing of it waits for being seen
 	Theme   string   // light, dark, contrast; "": as the system has it
 	Version string
 }

@@ -14,8 +14,21 @@
     delete document.readyState;
     document.dispatchEvent(new Event("DOMContentLoaded"));
   };
+  // What a page has below the first screen or beside what it is about is in it as the text
+  // of a noscript, which costs nearly nothing to read, and becomes a part of it when the rest is seen.
+  // Rows go to the others of their table.
+  const complete = () => {
+    for (const later of document.querySelectorAll("noscript.later")) {
+      const { content } = Object.assign(document.createElement("template"), { innerHTML: later.textContent });
+      if (!("rows" in later.dataset)) { later.replaceWith(content); continue; }
+      later.previousElementSibling.tBodies[0].append(...content.querySelectorAll("tbody > tr"));
+      later.nextElementSibling.remove();
+      later.remove();
+    }
+  };
   const begin = () => {
     if (script.isConnected) return;
+    complete();
     Object.defineProperty(document, "readyState", { configurable: true, value: "loading" });
     script.addEventListener("load", over);
     script.addEventListener("error", over);
