@@ -232,7 +232,7 @@ func TestEveryAppendLooksWhereItsTenantIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = q.send(t.Context(), c)
+			_, err = q.send(t.Context(), db, c)
 			c.Release()
 			if codeOf(err) != code || (err == nil) != (code == "") {
 				t.Errorf("%s, form %d: %v, want code %q", when, i, err, code)
