@@ -289,6 +289,17 @@ func TestEveryAppendLooksWhereItsTenantIs(t *testing.T) {
 	}
 }
 
+// A trigger before a row has the database lock the row first, and write that down, for each
+// line that is appended, whatever its condition says.
+func TestNoTriggerComesBeforeARowThatAnAppendChanges(t *testing.T) {
+	const row, before = 1, 2 // bits of tgtype
+	found := tellOne[*string](t, ready(t, Migration{}).Super, fmt.Sprintf(`select string_agg(t.tgname || ' on ' || c.relname, ', ') from pg_trigger t join pg_class c on c.oid = t.tgrelid
+  where c.relnamespace = 'tidemark'::regnamespace and (c.relname = 'log' or c.relname like 'line%%') and t.tgtype & %d = %d`, row|before, row|before))
+	if found != nil {
+		t.Errorf("there is %s", *found)
+	}
+}
+
 // TestWhatArrivesBesideACrowdIsOneGroup has the second of few writers begin at once, and
 // what comes while a large group is carried out wait until it is as large, or that one slow.
 func TestWhatArrivesBesideACrowdIsOneGroup(t *testing.T) {
