@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -55,11 +56,13 @@ type writer struct {
 
 	mu      sync.Mutex
 	queue   []*pending
-	running int       // active lanes
-	flying  int       // batches that lanes carry out
-	gathers bool      // a lane is about to take what waits
-	began   time.Time // when the last group was taken
-	uses    int       // guarded by the database's lock
+	running int            // active lanes
+	flying  int            // batches that lanes carry out
+	gathers bool           // a lane is about to take what waits
+	began   time.Time      // when the last group was taken
+	changed map[owned]bool // by the group that is being taken
+	named   map[owned]bool // the same, and what it requires
+	uses    int            // guarded by the database's lock
 }
 
 // pending is a batch that waits for its answer.
@@ -302,7 +305,12 @@ func (w *writer) withdraw(p *pending) bool {
 func (w *writer) take() (group []*pending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed, named := make(map[owned]bool), make(map[owned]bool)
+	if w.named == nil {
+		w.changed, w.named = make(map[owned]bool), make(map[owned]bool)
+	}
+	changed, named := w.changed, w.named
+	clear(changed)
+	clear(named)
 	bytes, lines := 0, 0
 	w.queue = slices.DeleteFunc(w.queue, func(p *pending) bool {
 		if len(group) >= groupBatches || bytes >= groupBytes || len(group) > 0 && p.meets(changed, named) {
@@ -329,12 +337,16 @@ type owned struct {
 }
 
 func (p *pending) meets(changed, named map[owned]bool) bool {
-	return slices.ContainsFunc(changes(p.batch), func(k tidemark.Key) bool { return named[owned{p.who, k}] }) ||
-		slices.ContainsFunc(p.batch.Require, func(n tidemark.Precondition) bool { return changed[owned{p.who, n.Key}] })
+	for k := range changes(p.batch) {
+		if named[owned{p.who, k}] {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.batch.Require, func(n tidemark.Precondition) bool { return changed[owned{p.who, n.Key}] })
 }
 
 func (p *pending) note(changed, named map[owned]bool) {
-	for _, k := range changes(p.batch) {
+	for k := range changes(p.batch) {
 		changed[owned{p.who, k}], named[owned{p.who, k}] = true, true
 	}
 	for _, n := range p.batch.Require {
@@ -342,25 +354,40 @@ func (p *pending) note(changed, named map[owned]bool) {
 	}
 }
 
-// changes returns the keys whose record or log a batch changes.
-func changes(b *tidemark.Batch) []tidemark.Key {
-	keys := make([]tidemark.Key, 0, len(b.Puts)+len(b.Deletes)+len(b.Appends)+len(b.Drops))
-	for i := range b.Puts {
-		keys = append(keys, b.Puts[i].Key)
+// changes yields the keys whose record or log a batch changes.
+func changes(b *tidemark.Batch) iter.Seq[tidemark.Key] {
+	return func(yield func(tidemark.Key) bool) {
+		for i := range b.Appends {
+			if !yield(b.Appends[i].Log) {
+				return
+			}
+		}
+		for i := range b.Puts {
+			if !yield(b.Puts[i].Key) {
+				return
+			}
+		}
+		for i := range b.Deletes {
+			if !yield(b.Deletes[i].Key) {
+				return
+			}
+		}
+		for _, t := range b.Trims {
+			if !yield(t.Log) {
+				return
+			}
+		}
+		for i := range b.Fills {
+			if !yield(b.Fills[i].Log) {
+				return
+			}
+		}
+		for _, k := range b.Drops {
+			if !yield(k) {
+				return
+			}
+		}
 	}
-	for i := range b.Deletes {
-		keys = append(keys, b.Deletes[i].Key)
-	}
-	for i := range b.Appends {
-		keys = append(keys, b.Appends[i].Log)
-	}
-	for _, t := range b.Trims {
-		keys = append(keys, t.Log)
-	}
-	for i := range b.Fills {
-		keys = append(keys, b.Fills[i].Log)
-	}
-	return append(keys, b.Drops...)
 }
 
 func linesOf(b *tidemark.Batch) (n int) {
@@ -479,7 +506,7 @@ func (w *writer) transact(group []*pending) (sent bool, err error) {
 	}
 	defer c.Release()
 	if q := newQuick(group, &w.db.fences); q != nil {
-		sent, err := q.send(ctx, c)
+		sent, err := q.send(ctx, w.db, c)
 		w.db.fences.settle(q.logs, err == nil)
 		if !errors.Is(err, errOtherwise) {
 			return sent, err

@@ -232,7 +232,7 @@ func TestEveryAppendLooksWhereItsTenantIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = q.send(t.Context(), c)
+			_, err = q.send(t.Context(), db, c)
 			c.Release()
 			if codeOf(err) != code || (err == nil) != (code == "") {
 				t.Errorf("%s, form %d: %v, want code %q", when, i, err, code)
@@ -286,6 +286,17 @@ func TestEveryAppendLooksWhereItsTenantIs(t *testing.T) {
 		if n := g.length(t); n != lengths[g.log] {
 			t.Errorf("log %s has %d lines, want %d", g.log.ID, n, lengths[g.log])
 		}
+	}
+}
+
+// A trigger before a row has the database lock the row first, and write that down, for each
+// line that is appended, whatever its condition says.
+func TestNoTriggerComesBeforeARowThatAnAppendChanges(t *testing.T) {
+	const row, before = 1, 2 // bits of tgtype
+	found := tellOne[*string](t, ready(t, Migration{}).Super, fmt.Sprintf(`select string_agg(t.tgname || ' on ' || c.relname, ', ') from pg_trigger t join pg_class c on c.oid = t.tgrelid
+  where c.relnamespace = 'tidemark'::regnamespace and (c.relname = 'log' or c.relname like 'line%%') and t.tgtype & %d = %d`, row|before, row|before))
+	if found != nil {
+		t.Errorf("there is %s", *found)
 	}
 }
 

@@ -27,7 +27,7 @@ var policies string
 
 // Schema is the version of the tables that this program works with, the last of
 // the migrations.
-const Schema = 13
+const Schema = 14
 
 // versionTable is where goose records the applied migrations.
 const versionTable = "tidemark.goose_db_version"

@@ -319,6 +319,10 @@ func hotStatements(t *testing.T, e *explaining) {
 	for _, b := range []*Backend{h.b, keeper} {
 		keep(t, b, segmentOf(segment, 200))
 	}
+	// A function that is called for the first time in a connection reads the catalog.
+	if _, err := scope.Get(ctx, segment); err != nil {
+		t.Fatal(err)
+	}
 	list := func(q tidemark.Query) func(t *testing.T) int {
 		return func(t *testing.T) int { return count(t, h.b.List(ctx, q)) }
 	}

@@ -52,8 +52,7 @@ create policy own on tidemark.share using (owner = (select tidemark.setting_id('
 create policy granted on tidemark.record for select using (case when kind in ('index', 'segment', 'unindexed') then owner else scope end = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
 create policy granted on tidemark.log for select using ((scope is not null or kind = 'segment')
-  and case kind when 'segment' then owner else scope end::text = any (
-    string_to_array(btrim(current_setting('tidemark.workspaces', true), '{}'), ',') || current_setting('tidemark.tenant', true)));
+  and tidemark.is_granted(case kind when 'segment' then owner else scope end));
 create policy granted on tidemark.share for select using (scope = any (
   (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
 
@@ -103,7 +102,7 @@ alter table tidemark.record enable trigger look_again;
 -- Nobody goes on with a log whose keys are not all here; see the migration. The
 -- condition of a trigger is read anew by each statement, so it is short, and so are
 -- those below.
-create or replace trigger stays_trimmed before update of length on tidemark.log
+create or replace trigger stays_trimmed after update of length on tidemark.log
   for each row when (old.trimmed > 0) execute function tidemark.refuse_trimmed();
 alter table tidemark.log enable trigger stays_trimmed;
 

@@ -166,6 +166,11 @@ type quickOut struct {
 
 func (q *quick) out() *quickOut {
 	o := new(quickOut)
+	lines := 0
+	for _, g := range q.logs {
+		lines += len(g.Lines)
+	}
+	o.grow(len(q.logs), lines)
 	for i, g := range q.logs {
 		for j := range g.Lines {
 			o.lines.add(nil, id{}, &g.Lines[j], g.batch.ID)
@@ -176,6 +181,15 @@ func (q *quick) out() *quickOut {
 		o.leases, o.records, o.checked = append(o.leases, versionOut(g.under.lease)), append(o.records, versionOut(g.under.record)), append(o.checked, g.checked)
 	}
 	return o
+}
+
+// grow makes room for logs and their lines.
+func (o *quickOut) grow(logs, lines int) {
+	o.owners, o.kinds, o.ids = make([]id, 0, logs), make([]string, 0, logs), make([]string, 0, logs)
+	o.befores, o.lasts, o.ats = make([]int64, 0, logs), make([]int32, 0, logs), make([]time.Time, 0, logs)
+	o.leases, o.records, o.checked = make([]*int64, 0, logs), make([]*int64, 0, logs), make([]bool, 0, logs)
+	o.of = make([]int32, 0, lines)
+	o.lines.grow(lines)
 }
 
 // args are the columns of lines, each of the log at that place of a list.
@@ -196,15 +210,10 @@ func versionOut(v int64) *int64 {
 // taken. sent reports whether after an error the outcome is unknown: the
 // function's result comes before COMMIT, so when the function refuses, nothing
 // was committed.
-func (q *quick) send(ctx context.Context, c *pgxpool.Conn) (sent bool, err error) {
+func (q *quick) send(ctx context.Context, db *Database, c *pgxpool.Conn) (sent bool, err error) {
 	sql, args := q.statement()
-	rows, err := c.Query(ctx, sql, args...)
-	if err != nil {
-		return !pgconn.SafeToRetry(err) && codeOf(err) == "", err
-	}
-	answered := rows.Next()
-	rows.Close()
-	switch err := rows.Err(); codeOf(err) {
+	answered, err := db.sendAppend(ctx, c, sql, args)
+	switch codeOf(err) {
 	case codeOtherwise, codeTrimmed, codeUnique, codeLockTimeout:
 		return false, errOtherwise
 	case "":

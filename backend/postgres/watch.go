@@ -51,7 +51,7 @@ type hints struct {
 
 	mu        sync.Mutex
 	waiting   map[hint]map[chan struct{}]bool
-	told      map[hint]bool // collected, not yet sent
+	told      map[owned]bool // logs that grew, not yet sent
 	telling   bool
 	listening bool // the listening goroutine runs
 	heard     bool // and it receives
@@ -61,7 +61,7 @@ type hints struct {
 func (h *hints) start(db *Database, config *pgx.ConnConfig) {
 	h.db, h.config = db, config.Copy()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.waiting, h.told = make(map[hint]map[chan struct{}]bool), make(map[hint]bool)
+	h.waiting, h.told = make(map[hint]map[chan struct{}]bool), make(map[owned]bool)
 }
 
 func (h *hints) stop() {
@@ -81,9 +81,11 @@ func (h *hints) grew(who who, b *tidemark.Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range b.Appends {
-		hint := hintOf(who, b.Appends[i].Log)
-		h.wake(hint)
-		h.told[hint] = true
+		log := b.Appends[i].Log
+		if len(h.waiting) > 0 {
+			h.wake(hintOf(who, log))
+		}
+		h.told[owned{who, log}] = true
 	}
 	if !h.telling && !h.stopped {
 		h.telling = true
@@ -118,12 +120,13 @@ func (h *hints) tell() {
 		h.mu.Lock()
 		var text strings.Builder
 		n := 0
-		for hint := range h.told {
+		for log := range h.told {
 			if n++; n > hintsAtOnce {
 				break
 			}
+			hint := hintOf(log.who, log.key)
 			text.WriteString(hex.EncodeToString(hint[:]))
-			delete(h.told, hint)
+			delete(h.told, log)
 		}
 		if n == 0 || h.ctx.Err() != nil {
 			h.telling = false

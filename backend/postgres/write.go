@@ -219,6 +219,15 @@ type linesOut struct {
 	bytes        int
 }
 
+// grow makes room for n lines.
+func (o *linesOut) grow(n int) {
+	o.logs, o.seqs, o.sums = make([]id, 0, n), make([]int64, 0, n), make([]int64, 0, n)
+	o.kinds, o.batch, o.keys = make([]string, 0, n), make([]string, 0, n), make([]*string, 0, n)
+	o.ats, o.chains, o.bodies = make([]time.Time, 0, n), make([][]byte, 0, n), make([][]byte, 0, n)
+	p := &o.places
+	p.parents, p.depths, p.nodes, p.turns = make([]int64, 0, n), make([]int64, 0, n), make([]int64, 0, n), make([]int64, 0, n)
+}
+
 func (o *linesOut) add(w *writing, log id, l *tidemark.Line, batch string) {
 	if len(o.seqs) > 0 && (len(o.seqs) >= statementRows || o.bytes+len(l.Body) > statementBytes) {
 		o.flush(w)
