@@ -296,15 +296,15 @@ func (b *Backend) leaveLists() {
 	if b.broken.Load() != nil {
 		return
 	}
+	changed := make(map[string]int)
+	b.changes.Lock()
+	for key := range b.changed {
+		changed[key.Kind]++
+	}
+	b.changes.Unlock()
 	for _, kind := range b.lists {
-		changed := 0
-		for key := range b.changed {
-			if key.Kind == kind {
-				changed++
-			}
-		}
-		if changed > 0 {
-			b.leaveList(kind, changed)
+		if n := changed[kind]; n > 0 {
+			b.leaveList(kind, n)
 		}
 	}
 }
