@@ -21,6 +21,9 @@ import (
 // listed are the kinds that commands list, the newest first: sessions and jobs.
 var listed = []string{"session", "job"}
 
+// grouped are the kinds whose ids end with their group: the names that lead to sessions.
+var grouped = []string{"name"}
+
 // Backend opens the backend that a store URL names, without decrypting anything:
 // see Unseal for that.
 func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, error) {
@@ -37,7 +40,7 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 		}
 		return k.withCold(b), nil
 	case "files":
-		b, err := files.Open(ctx, path, &files.Options{ReadOnly: k.Access == Read, Create: k.Access == Create, Upgrading: k.Upgrading, Listed: listed})
+		b, err := files.Open(ctx, path, &files.Options{ReadOnly: k.Access == Read, Create: k.Access == Create, Upgrading: k.Upgrading, Listed: listed, Grouped: grouped})
 		if err != nil {
 			return nil, err
 		}

@@ -92,3 +92,39 @@ func TestNothingIsMadeForAKeyThatIsNone(t *testing.T) {
 		t.Error("a store was made")
 	}
 }
+
+// The ids of names end with their groups, as the folder of a store is told: whoever
+// changes that finds nothing by its name any more.
+func TestSessionsInAFolderAreFoundByTheirNames(t *testing.T) {
+	dir, environ := home(t)
+	for _, of := range []struct {
+		name    string
+		options open.Options
+	}{{"plain", open.Options{Plain: true}}, {"sealed", open.Options{}}} {
+		o := of.options
+		o.Access, o.Environ = open.Create, environ
+		url := "files:" + filepath.Join(dir, of.name)
+		s, err := open.Store(t.Context(), url, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, title := range []string{"Harbour", "Tide"} {
+			w := s.Create(tidemark.Session{Title: title, ForeignID: "Foreign-of-" + title}, store.Self("test"))
+			if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, title)); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(w.Close(t.Context()), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if s, err = open.Store(t.Context(), url, &o); err != nil {
+				t.Fatal(err)
+			}
+			for _, ref := range []string{title, "Foreign-of-" + title, "foreign-of-" + title[:2]} {
+				if _, err := s.Resolve(t.Context(), ref, ""); err != nil {
+					t.Errorf("%s: %q leads to %v", of.name, ref, err)
+				}
+			}
+		}
+		s.Close()
+	}
+}

@@ -273,8 +273,14 @@ func (g *sessionImport) imported(ctx context.Context, foreign string) (is store.
 	if !errors.Is(err, tidemark.ErrNotFound) {
 		return is, nil, &convert.Skip{What: foreign, Why: err}
 	}
-	found, err := g.s.Foreign(ctx, foreign)
 	id := g.idOf(foreign)
+	if id != "" {
+		// Mostly it has the id that it should have, and nobody need look for its name.
+		if i, err := g.s.Session(ctx, id); err == nil && i.Tool == g.tool.Name && i.ForeignID == foreign && i.Owner == "" {
+			return i, nil, nil
+		}
+	}
+	found, err := g.s.Foreign(ctx, foreign)
 	for _, i := range found {
 		if i.Tool != g.tool.Name || i.Owner != "" { // sessions of other owners cannot be continued
 			continue

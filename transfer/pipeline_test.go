@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +135,34 @@ func TestSeveralSessionsAreWrittenAtOnce(t *testing.T) {
 			t.Errorf("%v, told %q", err, told)
 		}
 	})
+}
+
+// asked is a Backend that counts who looks for a name.
+type asked struct {
+	tidemark.Backend
+	names atomic.Int64
+}
+
+func (b *asked) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
+	if q.Kind == "name" {
+		b.names.Add(1)
+	}
+	return b.Backend.List(ctx, q)
+}
+
+// To look for a name costs a store of files the reading of a folder.
+func TestASessionThatIsThereIsFoundByItsID(t *testing.T) {
+	b := &asked{Backend: memory.New()}
+	for _, want := range []string{"new", "known"} {
+		b.names.Store(0)
+		i, _, err := importInto(t.Context(), b, toolOf(said("one", 3)))
+		if err != nil || len(i.Results) != 1 || i.Results[0].State != want {
+			t.Fatalf("%+v, %v, want one that is %s", i.Results, err, want)
+		}
+	}
+	if n := b.names.Load(); n > 0 {
+		t.Errorf("a session that is known was looked for by its name, %d times", n)
+	}
 }
 
 // full is a Backend whose disk is full when a session of that id comes.

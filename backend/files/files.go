@@ -34,6 +34,10 @@ type Options struct {
 	// just begun. Of these the store keeps lists, which save reading every record.
 	Listed []string
 
+	// Grouped are the kinds whose ids end with a dot and the group of their records. Who
+	// asks for one group of these reads the names of the files, and no others of them.
+	Grouped []string
+
 	// Upgrading is called before a store of an older format is upgraded, with
 	// both formats and the path of the copy that is made first. It may be nil.
 	Upgrading func(from, to int64, backup string)
@@ -62,6 +66,7 @@ type Backend struct {
 	due     dueCache
 	grown   grown
 	lists   []string // kinds
+	grouped []string // kinds
 
 	changes sync.Mutex
 	changed map[tidemark.Key]struct{} // of these kinds
@@ -99,7 +104,7 @@ func open(ctx context.Context, dir string, o *Options, set setting) (*Backend, e
 		}
 		fsys = d
 	}
-	b := &Backend{fs: durable.Retrying(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, lists: o.Listed, ending: make(chan struct{})}
+	b := &Backend{fs: durable.Retrying(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, lists: o.Listed, grouped: o.Grouped, ending: make(chan struct{})}
 	b.initLocks()
 	b.grown.waiting = make(map[tidemark.Key]chan struct{})
 	if err := b.start(ctx, o); err != nil {

@@ -102,7 +102,7 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 		return nil, nil
 	}
 	if q.Order == tidemark.ByID && q.Group == "" && q.State == "" && q.DueBy.IsZero() && q.After == nil {
-		p, err := b.present(q.Kind, q.Prefix)
+		p, err := b.present(q.Kind, affix{prefix: q.Prefix})
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +124,7 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 			remember = q.Prefix == ""
 		}
 	}
-	all, err := b.rows(ctx, q.Kind, q.Prefix)
+	all, err := b.rows(ctx, q.Kind, b.affixOf(q))
 	if err != nil {
 		return nil, err
 	}
@@ -205,22 +205,26 @@ const (
 	hasHead
 )
 
-func (b *Backend) present(kind, prefix string) (p present, err error) {
-	ids, names, err := b.namesOf(recordsDir, kind, ".json")
-	if err != nil {
+// affix is what the ids of some records of a kind begin and end with.
+type affix struct{ prefix, suffix string }
+
+func (a affix) has(id string) bool {
+	return strings.HasPrefix(id, a.prefix) && strings.HasSuffix(id, a.suffix)
+}
+
+// affixOf returns what all ids have that a query may include.
+func (b *Backend) affixOf(q tidemark.Query) affix {
+	a := affix{prefix: q.Prefix}
+	if q.Group != "" && slices.Contains(b.grouped, q.Kind) {
+		a.suffix = "." + q.Group
+	}
+	return a
+}
+
+func (b *Backend) present(kind string, of affix) (p present, err error) {
+	if p.ids, p.names, err = b.namesOf(recordsDir, kind, ".json", of); err != nil || len(p.ids) == 0 {
 		return p, err
 	}
-	if prefix != "" {
-		n := 0
-		for i, id := range ids {
-			if strings.HasPrefix(id, prefix) {
-				ids[n], names[n] = id, names[i]
-				n++
-			}
-		}
-		ids, names = ids[:n], names[:n]
-	}
-	p.ids, p.names = ids, names
 	logs, err := b.names(logsDir, kind, ".ndjson")
 	if err != nil {
 		return p, err
@@ -265,12 +269,12 @@ func (b *Backend) findHeads(kind string, p *present) error {
 
 // names returns the ids that have a file in the folder of a kind.
 func (b *Backend) names(folder, kind, ext string) ([]string, error) {
-	ids, _, err := b.namesOf(folder, kind, ext)
+	ids, _, err := b.namesOf(folder, kind, ext, affix{})
 	return ids, err
 }
 
-// namesOf is names that also returns the names of those files.
-func (b *Backend) namesOf(folder, kind, ext string) (ids, names []string, err error) {
+// namesOf is names of some ids that also returns the names of those files.
+func (b *Backend) namesOf(folder, kind, ext string, of affix) (ids, names []string, err error) {
 	all, err := b.fs.Names(folder + "/" + kind)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -278,13 +282,16 @@ func (b *Backend) namesOf(folder, kind, ext string) (ids, names []string, err er
 	if err != nil {
 		return nil, nil, err
 	}
-	names, ids = all[:0], make([]string, 0, len(all))
+	names = all[:0]
+	if of == (affix{}) {
+		ids = make([]string, 0, len(all))
+	}
 	for _, n := range all {
 		stem, ok := strings.CutSuffix(n, ext)
-		if !ok {
+		if !ok || !strings.Contains(n, "%") && !of.has(stem) {
 			continue
 		}
-		if id, ok := idOf(stem); ok {
+		if id, ok := idOf(stem); ok && of.has(id) {
 			ids, names = append(ids, id), append(names, n)
 		}
 	}

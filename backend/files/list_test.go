@@ -275,3 +275,38 @@ func TestAListMayBeCutOffAnywhere(t *testing.T) {
 		}
 	}
 }
+
+// Whoever knows that ids end with their group asks for a group without reading the records
+// of others, and finds what is found without knowing it.
+func TestAGroupThatEndsTheIDsIsFoundByThem(t *testing.T) {
+	dir := t.TempDir()
+	grouped := &files.Options{Create: true, Grouped: []string{"name"}}
+	b, other := open(t, dir, grouped), open(t, dir, nil)
+	name := func(i int, group string, version int64) tidemark.Record {
+		r := backendtest.NewRecord(tidemark.Key{Kind: "name", ID: fmt.Sprintf("Session%d.%s", i, group)}, version, `{}`)
+		r.Group = group
+		return r
+	}
+	want := func(when string) {
+		t.Helper()
+		for _, q := range []tidemark.Query{{Group: "aa"}, {Group: "bb", Order: tidemark.ByID}, {Group: "a"}, {Group: "aa", Prefix: "Session1"}, {Prefix: "Session2"}, {}} {
+			q.Kind = "name"
+			if d := cmp.Diff(idsOf(t, other, q), idsOf(t, b, q)); d != "" {
+				t.Fatalf("%s, %+v (-as all do +by their ids):\n%s", when, q, d)
+			}
+		}
+	}
+	for i := range 20 {
+		commitAt(t, []tidemark.Backend{b, other}[i%2], i, name(i, []string{"aa", "bb", "xaa"}[i%3], 1))
+		want("with one more")
+	}
+	commitAt(t, other, 30, name(3, "aa", 2))
+	commitAt(t, other, 31, tidemark.Precondition{Key: name(6, "aa", 1).Key, Version: 1})
+	want("after changes of another process")
+	if err := os.WriteFile(filepath.Join(dir, "records", "name", "%53ession1.bb.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := idsOf(t, open(t, dir, grouped), tidemark.Query{Kind: "name", Group: "aa"}); len(got) == 0 {
+		t.Error("nothing is found beside a damaged record of another group")
+	}
+}

@@ -339,7 +339,7 @@ func (b *Backend) leaveList(kind string, changed int) {
 	time.Sleep(durable.FolderSettles) // of our own changes
 	ctx, stop := context.WithTimeout(context.Background(), leaveFor)
 	defer stop()
-	if t, _, err := b.refreshed(ctx, kind, "", b.list.of(kind)); err == nil {
+	if t, _, err := b.refreshed(ctx, kind, affix{}, b.list.of(kind)); err == nil {
 		b.writeList(f, t)
 	} else if slices.Contains(b.dropped, kind) {
 		f.Truncate(0)

@@ -7,7 +7,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -147,40 +146,39 @@ func (c *listCache) forget(key tidemark.Key) {
 	c.tables[key.Kind] = t
 }
 
-// rows returns what a listing needs of all records of a kind whose id begins with
-// prefix.
-func (b *Backend) rows(ctx context.Context, kind, prefix string) ([]*listed, error) {
+// rows returns what a listing needs of all records of a kind with such ids.
+func (b *Backend) rows(ctx context.Context, kind string, of affix) ([]*listed, error) {
 	b.loadList(kind)
 	last := b.list.of(kind)
-	t, changed, err := b.refreshed(ctx, kind, prefix, last)
+	t, changed, err := b.refreshed(ctx, kind, of, last)
 	if err != nil {
 		return nil, err
 	}
-	if prefix == "" && (changed > 0 || last == nil || t.folders != last.folders) {
+	if of == (affix{}) && (changed > 0 || last == nil || t.folders != last.folders) {
 		b.keepList(kind, t, b.list.keep(kind, t, changed))
 	}
 	return t.rows, nil
 }
 
-// refreshed returns the table of a kind as it is now, or those rows of it whose ids begin
-// with prefix, and how many rows are not in the last one or went from it.
-func (b *Backend) refreshed(ctx context.Context, kind, prefix string, last *table) (t *table, changed int, err error) {
+// refreshed returns the table of a kind as it is now, or those rows of it that have such
+// ids, and how many rows are not in the last one or went from it.
+func (b *Backend) refreshed(ctx context.Context, kind string, of affix, last *table) (t *table, changed int, err error) {
 	f, tell := b.foldersOf(kind)
 	var looks []look
 	if tell && last != nil && last.folders == f {
 		looks = make([]look, 0, len(last.rows))
 		for _, l := range last.rows {
-			if strings.HasPrefix(l.id, prefix) {
+			if of.has(l.id) {
 				looks = append(looks, look{id: l.id, row: l, sure: true, log: l.hasLog, alone: l.alone})
 			}
 		}
 	} else {
-		p, err := b.present(kind, prefix)
+		p, err := b.present(kind, of)
 		if err != nil {
 			return nil, 0, err
 		}
 		looks = make([]look, len(p.ids))
-		known := last.byID()
+		known := last.byID(of)
 		for i, id := range p.ids {
 			looks[i] = look{id: id, row: known[id], log: p.files[id]&hasLog != 0, alone: p.files[id] == 0}
 		}
@@ -208,13 +206,20 @@ func (b *Backend) refreshed(ctx context.Context, kind, prefix string, last *tabl
 	return t, changed, nil
 }
 
-func (t *table) byID() map[string]*listed {
+// byID returns the rows with such ids.
+func (t *table) byID(of affix) map[string]*listed {
 	if t == nil {
 		return nil
 	}
-	known := make(map[string]*listed, len(t.rows))
+	size := 0
+	if of == (affix{}) {
+		size = len(t.rows)
+	}
+	known := make(map[string]*listed, size)
 	for _, l := range t.rows {
-		known[l.id] = l
+		if of.has(l.id) {
+			known[l.id] = l
+		}
 	}
 	return known
 }
