@@ -344,17 +344,7 @@ func (b Batch) Check() error {
 	if err := checkTime(b.At); err != nil {
 		return Invalidf("batch %s: %w", b.ID, err)
 	}
-	records := make(map[Key]bool, len(b.Puts)+len(b.Deletes))
-	once := func(seen map[Key]bool, k Key) error {
-		if err := k.Check(); err != nil {
-			return err
-		}
-		if seen[k] {
-			return Invalidf("%s: named twice in one batch", k)
-		}
-		seen[k] = true
-		return nil
-	}
+	records := makeKeySet(len(b.Puts) + len(b.Deletes))
 	for _, n := range b.Require {
 		if err := n.Key.Check(); err != nil {
 			return err
@@ -364,7 +354,7 @@ func (b Batch) Check() error {
 		}
 	}
 	for _, r := range b.Puts {
-		if err := once(records, r.Key); err != nil {
+		if err := records.once(r.Key); err != nil {
 			return err
 		}
 		if err := r.check(); err != nil {
@@ -372,16 +362,16 @@ func (b Batch) Check() error {
 		}
 	}
 	for _, n := range b.Deletes {
-		if err := once(records, n.Key); err != nil {
+		if err := records.once(n.Key); err != nil {
 			return err
 		}
 		if n.Version < 1 {
 			return Invalidf("%s: deleted at version %d", n.Key, n.Version)
 		}
 	}
-	logs := make(map[Key]bool, len(b.Appends)+len(b.Drops))
+	logs := makeKeySet(len(b.Appends) + len(b.Drops) + len(b.Trims) + len(b.Fills))
 	for _, a := range b.Appends {
-		if err := once(logs, a.Log); err != nil {
+		if err := logs.once(a.Log); err != nil {
 			return err
 		}
 		if err := a.check(); err != nil {
@@ -389,12 +379,12 @@ func (b Batch) Check() error {
 		}
 	}
 	for _, k := range b.Drops {
-		if err := once(logs, k); err != nil {
+		if err := logs.once(k); err != nil {
 			return err
 		}
 	}
 	for _, t := range b.Trims {
-		if err := once(logs, t.Log); err != nil {
+		if err := logs.once(t.Log); err != nil {
 			return err
 		}
 		if t.Upto < 1 || t.Upto >= t.Length {
@@ -402,7 +392,7 @@ func (b Batch) Check() error {
 		}
 	}
 	for _, a := range b.Fills {
-		if err := once(logs, a.Log); err != nil {
+		if err := logs.once(a.Log); err != nil {
 			return err
 		}
 		if err := a.check(); err != nil {
@@ -413,6 +403,28 @@ func (b Batch) Check() error {
 		}
 	}
 	return b.checkAdopted()
+}
+
+// keySet finds keys that a batch names twice. It is nil where there is one key or none,
+// as in an append.
+type keySet map[Key]struct{}
+
+func makeKeySet(n int) keySet {
+	if n < 2 {
+		return nil
+	}
+	return make(keySet, n)
+}
+
+func (seen keySet) once(k Key) error {
+	if err := k.Check(); err != nil || seen == nil {
+		return err
+	}
+	if _, twice := seen[k]; twice {
+		return Invalidf("%s: named twice in one batch", k)
+	}
+	seen[k] = struct{}{}
+	return nil
 }
 
 // checkAdopted checks the fields that Commit sets in any other batch.
@@ -535,7 +547,8 @@ func (a Append) check() error {
 		return Invalidf("%s: an append of no lines", a.Log)
 	}
 	var keys map[string]bool
-	for i, l := range a.Lines {
+	for i := range a.Lines {
+		l := &a.Lines[i]
 		at := func(what string, args ...any) error {
 			return Invalidf("%s: line %d: %w", a.Log, l.Seq, Invalidf(what, args...))
 		}
@@ -564,15 +577,21 @@ func (a Append) check() error {
 	return nil
 }
 
+// The years that are kept, 1 to 9999, in seconds of time.Time.Unix.
+var (
+	firstYear  = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+	afterYears = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+)
+
 // checkTime keeps every backend able to return exactly the time it was given:
 // PostgreSQL keeps microseconds, JSON four-digit years.
 func checkTime(t time.Time) error {
-	switch {
+	switch seconds := t.Unix(); {
 	case t.Nanosecond()%1000 != 0:
 		return Invalidf("time %s: finer than a microsecond", t.Format(time.RFC3339Nano))
 	case t.Location() != time.UTC:
 		return Invalidf("time %s: not UTC", t.Format(time.RFC3339Nano))
-	case t.Year() < 1 || t.Year() > 9999:
+	case seconds < firstYear || seconds >= afterYears:
 		return Invalidf("time %d-…: year out of range", t.Year())
 	}
 	return nil

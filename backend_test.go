@@ -53,6 +53,33 @@ func TestABatchThatKeepsTheRulesPasses(t *testing.T) {
 	}
 }
 
+func TestABatchOfOneKindOfChangeMayNameAKeyOnce(t *testing.T) {
+	trim := Trim{Log: logKey, Length: 9, Upto: 2}
+	adopted := goodLine(4)
+	adopted.Batch = NewBatchID()
+	lines := Append{Log: logKey, Lines: []Line{adopted}}
+	for name, b := range map[string]Batch{
+		"two puts":          {Puts: []Record{goodRecord(), goodRecord()}},
+		"a put, a delete":   {Puts: []Record{goodRecord()}, Deletes: []Precondition{{goodRecord().Key, 1}}},
+		"two appends":       {Appends: []Append{lines, lines}},
+		"two drops":         {Drops: []Key{logKey, logKey}},
+		"an append, a trim": {Appends: []Append{lines}, Trims: []Trim{trim}},
+		"a trim, a fill":    {Trims: []Trim{trim}, Fills: []Append{lines}},
+		"two fills":         {Fills: []Append{lines, lines}},
+	} {
+		b.ID, b.At = NewBatchID(), noon
+		if err := b.Check(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "named twice") {
+			t.Errorf("%s of one key: Check = %v, want that it is named twice", name, err)
+		}
+	}
+	last := goodBatch()
+	for _, at := range []time.Time{time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)} {
+		if last.At = at; last.Check() != nil {
+			t.Errorf("at %v: %v", at, last.Check())
+		}
+	}
+}
+
 func TestABatchThatBreaksARuleIsInvalid(t *testing.T) {
 	put := func(change func(*Record)) func(*Batch) {
 		return func(b *Batch) {

@@ -57,10 +57,16 @@ func appendBody(dst []byte, e *Entry) ([]byte, error) {
 // bodySize estimates the size of a body, a little high, so that most bodies are
 // written without growing the buffer.
 func bodySize(e *Entry) int {
-	n := 160 + len(e.Model) + len(e.Extra)
+	n := 48 + len(e.Model) + len(e.Extra)
+	if e.Usage != nil {
+		n += 160
+	}
 	for i := range e.Blocks {
 		b := &e.Blocks[i]
-		n += 96 + len(b.Text) + len(b.Text)/16 + len(b.Input) + len(b.Data)/3*4 + len(b.Raw) + len(b.Raw)/8
+		n += 40 + len(b.Text) + len(b.Text)/16 + len(b.Input) + len(b.Data)/3*4 + len(b.Raw) + len(b.Raw)/8
+		if b.Type != BlockText {
+			n += 128
+		}
 	}
 	return n
 }

@@ -139,21 +139,21 @@ func (e Entry) Line() (Line, error) {
 }
 
 // isMessage reports whether e is a message; an entry without a kind is one.
-func (e Entry) isMessage() bool { return e.Kind == "" || e.Kind == KindMessage }
+func (e *Entry) isMessage() bool { return e.Kind == "" || e.Kind == KindMessage }
 
-func (e Entry) check() error {
+func (e *Entry) check() error {
 	switch {
 	case e.isMessage() && !e.Role.Valid():
 		return Invalidf("role %.40q: want system, user, assistant or tool", e.Role)
 	case !e.isMessage() && e.Role != "":
 		return Invalidf("kind %.40q: only a message has a role", e.Kind)
-	case len(e.Kind) > 32 || strings.Trim(e.Kind, "abcdefghijklmnopqrstuvwxyz_") != "" || Role(e.Kind).Valid():
+	case e.Kind != KindMessage && (len(e.Kind) > 32 || strings.Trim(e.Kind, "abcdefghijklmnopqrstuvwxyz_") != "" || Role(e.Kind).Valid()):
 		return Invalidf("kind %.40q: not a kind of entry", e.Kind)
 	case len(e.Key) > MaxIDBytes:
 		return Invalidf("key of %d bytes, at most %d are allowed", len(e.Key), MaxIDBytes)
 	}
-	for _, b := range e.Blocks {
-		if b.Type == "" {
+	for i := range e.Blocks {
+		if e.Blocks[i].Type == "" {
 			return Invalidf("a block without a type")
 		}
 	}

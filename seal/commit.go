@@ -18,6 +18,11 @@ type tail struct {
 	tag tag
 }
 
+type logTail struct {
+	log tidemark.Key
+	tail
+}
+
 // storedKey is a line's key as the Backend underneath sees it.
 type storedKey struct {
 	log tidemark.Key
@@ -41,7 +46,7 @@ type plan struct {
 	ring       *ring                   // that wraps them
 	moved      []tidemark.Precondition // data keys that it destroys, or touches because a log is dropped
 	callerKeys map[storedKey]string    // the callers' keys
-	tails      map[tidemark.Key]tail
+	tails      []logTail
 	void       error // not nil: why it cannot succeed
 }
 
@@ -149,7 +154,7 @@ func checkAppend(a tidemark.Append) error {
 func (p *plan) seal(ctx context.Context) error {
 	p.out.Puts, p.out.Appends = nil, nil
 	p.out.Require, p.out.Deletes = slices.Clip(p.out.Require), slices.Clip(p.out.Deletes)
-	puts := make([]tidemark.Record, 0, len(p.plain.Puts)+1)
+	var puts []tidemark.Record
 	for _, r := range p.plain.Puts {
 		k, err := p.key(ctx, r.Key)
 		if err != nil {
@@ -243,10 +248,7 @@ func (p *plan) append(ctx context.Context, a tidemark.Append) error {
 			p.callerKeys[storedKey{a.Log, lines[i].Key}] = l.Key
 		}
 	}
-	if p.tails == nil {
-		p.tails = make(map[tidemark.Key]tail, len(p.plain.Appends))
-	}
-	p.tails[a.Log] = tail{key: k, seq: lines[len(lines)-1].Seq, tag: before}
+	p.tails = append(p.tails, logTail{a.Log, tail{key: k, seq: lines[len(lines)-1].Seq, tag: before}})
 	a.Lines = lines
 	p.out.Appends = append(p.out.Appends, a)
 	return nil
@@ -372,8 +374,8 @@ func (p *plan) remember() {
 		k.version = p.versions[i]
 		p.b.keys.set(k.owner, k)
 	}
-	for log, t := range p.tails {
-		p.b.tails.set(log, t)
+	for _, t := range p.tails {
+		p.b.tails.set(t.log, t.tail)
 	}
 	for _, n := range p.moved {
 		p.b.keys.forget(n.ID)
@@ -385,8 +387,8 @@ func (p *plan) remember() {
 
 // forget drops what a batch of unknown outcome may have changed.
 func (p *plan) forget() {
-	for log := range p.tails {
-		p.b.tails.forget(log)
+	for _, t := range p.tails {
+		p.b.tails.forget(t.log)
 	}
 	for _, n := range p.moved {
 		p.b.keys.forget(n.ID)

@@ -187,7 +187,7 @@ func (s *Store) beginFork(b *tidemark.Batch, sess tidemark.Session, point tidema
 	b.Puts = append(b.Puts, r) // last: once it is written, the session exists
 	mark := tidemark.Entry{Kind: tidemark.KindBranch, At: b.At}
 	mark.Seq = 1
-	mark.Position = placeAfter(mark, point, point)
+	mark.Position = placeAfter(&mark, &point, &point)
 	l, err := mark.Line()
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (s *Store) ForkApart(ctx context.Context, source tidemark.SessionID, past i
 		if err := s.vault.Keep(ctx, string(sess.ID), secrets); err != nil {
 			return Info{}, err
 		}
-		e.Position = placeAfter(e, point, point)
+		e.Position = placeAfter(&e, &point, &point)
 		e.Seq = point.Seq + 1
 		l, err := e.Line()
 		if err != nil {

@@ -51,7 +51,8 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 	newest := t.newest
 	var p plan
 	planned := make([]tidemark.Line, 0, len(entries)) // with the entry's Seq
-	for i, e := range entries {
+	for i := range entries {
+		e := entries[i]
 		if e.Kind == "" {
 			e.Kind = tidemark.KindMessage
 		}
@@ -66,11 +67,11 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 		} else {
 			maps.Copy(p.secrets, secrets)
 		}
-		parent, err := w.parentOf(ctx, t, e, newest, planned)
+		parent, err := w.parentOf(ctx, t, &e, newest, planned)
 		if err != nil {
 			return p, err
 		}
-		e.Position = placeAfter(e, parent, newest)
+		e.Position = placeAfter(&e, &parent, &newest)
 		l, err := e.Line()
 		if err != nil {
 			return p, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
@@ -87,7 +88,7 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 }
 
 // parentOf returns the line that e follows; its Seq is 0 when e is a root.
-func (w *Writer) parentOf(ctx context.Context, t *tail, e tidemark.Entry, newest tidemark.Line, planned []tidemark.Line) (tidemark.Line, error) {
+func (w *Writer) parentOf(ctx context.Context, t *tail, e *tidemark.Entry, newest tidemark.Line, planned []tidemark.Line) (tidemark.Line, error) {
 	switch p := e.Parent; {
 	case p == Root:
 		return tidemark.Line{}, nil
@@ -100,12 +101,17 @@ func (w *Writer) parentOf(ctx context.Context, t *tail, e tidemark.Entry, newest
 	case p <= t.offset:
 		return w.shared.onPath(ctx, p)
 	default:
-		for l, err := range w.s.backend.Lines(ctx, t.log, tidemark.Span{From: p - t.offset, To: p - t.offset}) {
-			l.Seq += t.offset
-			return l, err
-		}
-		return newest, tidemark.NotFoundf("session %s: entry %d: not found", w.id, p)
+		return w.lineAt(ctx, t, p)
 	}
+}
+
+// lineAt reads the line of an entry of a log.
+func (w *Writer) lineAt(ctx context.Context, t *tail, seq int64) (tidemark.Line, error) {
+	for l, err := range w.s.backend.Lines(ctx, t.log, tidemark.Span{From: seq - t.offset, To: seq - t.offset}) {
+		l.Seq += t.offset
+		return l, err
+	}
+	return tidemark.Line{}, tidemark.NotFoundf("session %s: entry %d: not found", w.id, seq)
 }
 
 // placeAfter returns the position of e when it follows parent and newest is the
@@ -115,7 +121,7 @@ func (w *Writer) parentOf(ctx context.Context, t *tail, e tidemark.Entry, newest
 // user, with the first message that is not the system's, and wherever an entry
 // does not follow the newest one. So the number of a node is the count of nodes
 // before it, and its first and last entry can be found by bisection.
-func placeAfter(e tidemark.Entry, parent, newest tidemark.Line) tidemark.Position {
+func placeAfter(e *tidemark.Entry, parent, newest *tidemark.Line) tidemark.Position {
 	p := tidemark.Position{Parent: parent.Seq, Depth: parent.Position.Depth, Nodes: newest.Position.Nodes, Turn: parent.Position.Turn}
 	if e.Kind == tidemark.KindBranch {
 		p.Turn = turnEnd(parent)
@@ -136,7 +142,7 @@ func placeAfter(e tidemark.Entry, parent, newest tidemark.Line) tidemark.Positio
 // turnEnd returns the Turn of an entry that begins a node after parent: the seq of
 // parent, or 0 when parent is in no node. For a branch marker it is that of the
 // entry that the marker points at.
-func turnEnd(parent tidemark.Line) int64 {
+func turnEnd(parent *tidemark.Line) int64 {
 	switch {
 	case parent.Kind == tidemark.KindBranch:
 		return parent.Position.Turn

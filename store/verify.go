@@ -91,7 +91,7 @@ func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
 			if !yield(&tidemark.Damage{Key: v.log(), Seq: e.Seq, What: fmt.Sprintf("follows entry %d, which is not there", e.Parent)}) {
 				return false
 			}
-		case known && !missed && !shared && placeAfter(e, parent, newest) != e.Position:
+		case known && !missed && !shared && placeAfter(&e, &parent, &newest) != e.Position:
 			if !yield(&tidemark.Damage{Key: v.log(), Seq: e.Seq, What: "its place in the tree does not fit"}) {
 				return false
 			}

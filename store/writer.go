@@ -215,17 +215,10 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		return nil, err
 	}
 	seqs := make([]int64, len(entries))
-	left := make([]int, len(entries)) // indexes of the entries that have no seq yet
-	for i := range entries {
-		left[i] = i
-	}
+	todo, left := entries, []int(nil) // left: the indexes of those in todo; nil: it is all of them
 	for range records.Tries {
-		if len(left) == 0 {
+		if len(todo) == 0 {
 			return seqs[settled:], nil
-		}
-		todo := make([]tidemark.Entry, len(left))
-		for i, at := range left {
-			todo[i] = entries[at]
 		}
 		now := w.s.k.Now()
 		planned, err := w.plan(ctx, t, todo, now)
@@ -240,12 +233,16 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		switch {
 		case err == nil:
 			t.newest, t.draft = planned.newest, 0
-			for i, at := range left {
+			for i := range planned.lines {
+				at := i
+				if left != nil {
+					at = left[i]
+				}
 				seqs[at] = planned.lines[i].Seq + t.offset
 			}
 			return seqs[settled:], nil
 		case errors.Is(err, tidemark.ErrExists):
-			left = takeDuplicates(receipt, entries, left, seqs, t.offset)
+			todo, left = takeDuplicates(receipt, entries, left, seqs, t.offset)
 		case errors.Is(err, tidemark.ErrConflict):
 			// While the lease is ours nobody else appends, so the tail can only
 			// be out of date because of an append of our own whose outcome
@@ -268,21 +265,28 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 }
 
 // takeDuplicates sets the seqs of the entries that are in the log already, and
-// returns the indexes that are still left.
-func takeDuplicates(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int64, offset int64) []int {
+// returns those that are still left, with their indexes. So far the ones of left were, all
+// where that is nil.
+func takeDuplicates(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int64, offset int64) (todo []tidemark.Entry, still []int) {
 	known := make(map[string]int64, len(r.Duplicates))
 	for _, k := range r.Duplicates {
 		known[k.Key] = k.Seq + offset
 	}
-	var still []int
+	if left == nil {
+		left = make([]int, len(entries))
+		for i := range left {
+			left[i] = i
+		}
+	}
+	still = make([]int, 0, len(left))
 	for _, at := range left {
 		if seq, ok := known[entries[at].Key]; ok && entries[at].Key != "" {
 			seqs[at] = seq
 		} else {
-			still = append(still, at)
+			todo, still = append(todo, entries[at]), append(still, at)
 		}
 	}
-	return still
+	return todo, still
 }
 
 // send commits what was planned for a log, together with the creation of the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -264,7 +265,11 @@ func (c *commit) flagged(work func() error) error {
 func (c *commit) appendAlone() error {
 	t := c.targets[0]
 	before := t.st
-	if err := t.write(encodeLines(c.batch, 0)); err != nil {
+	data := encodeLines(t.lines[:0], c.batch, 0)
+	if cap(data) <= keptRoom {
+		t.lines = data
+	}
+	if err := t.write(data); err != nil {
 		return err
 	}
 	if t.made {
@@ -276,15 +281,17 @@ func (c *commit) appendAlone() error {
 	return nil
 }
 
-// encodeLines returns the lines of the i-th append of a batch as they stand in
-// the file.
-func encodeLines(batch *tidemark.Batch, i int) []byte {
+// keptRoom is how much memory for lines stays with an open log: enough for messages.
+const keptRoom = 8 << 10
+
+// encodeLines adds the lines of the i-th append of a batch as they stand in the file.
+func encodeLines(data []byte, batch *tidemark.Batch, i int) []byte {
 	lines, at := batch.Appends[i].Lines, batch.HeadAt(batch.Appends[i])
 	size := 0
 	for i := range lines {
 		size += len(lines[i].Body) + 384
 	}
-	data := make([]byte, 0, size)
+	data = slices.Grow(data, size)
 	var l line
 	for j := range lines {
 		l.Line, l.batchAt, l.part, l.parts = batch.StampLine(lines[j]), at, int64(j+1), int64(len(lines))

@@ -194,22 +194,28 @@ func (b *Backend) Close() error {
 	return b.fs.Close()
 }
 
-// use returns an error when the Backend is closed or ctx is done.
+// use returns an error when the Backend is closed, ctx is done, or the store was upgraded.
 func (b *Backend) use(ctx context.Context) error {
-	if b.closed.Load() {
-		return errClosed
-	}
-	if err := ctx.Err(); err != nil {
+	if err := b.open(ctx); err != nil {
 		return err
 	}
 	return b.current()
 }
 
-// begin registers a commit, so that Close waits for it.
+// open returns an error when the Backend is closed or ctx is done.
+func (b *Backend) open(ctx context.Context) error {
+	if b.closed.Load() {
+		return errClosed
+	}
+	return ctx.Err()
+}
+
+// begin registers a commit, so that Close waits for it. Whether the store was upgraded is
+// looked at under the locks, see takeSome.
 func (b *Backend) begin(ctx context.Context) error {
 	b.closing.Lock()
 	defer b.closing.Unlock()
-	if err := b.use(ctx); err != nil {
+	if err := b.open(ctx); err != nil {
 		return err
 	}
 	b.commits.Add(1)

@@ -52,22 +52,26 @@ func (h *handles) keepLog(t *target) {
 	if h.logs == nil {
 		h.logs = make(map[tidemark.Key]*target)
 	}
-	for key, other := range h.logs {
-		if len(h.logs) < maxHandles {
+	if len(h.logs) >= maxHandles {
+		for key, other := range h.logs {
+			other.close()
+			delete(h.logs, key)
 			break
 		}
-		other.close()
-		delete(h.logs, key)
 	}
 	h.logs[t.log] = t
 }
 
-func (h *handles) takeRecord(key tidemark.Key) *required {
+// record returns what is known of a record that is kept open. The file stays where it is,
+// and another commit may close it: only its identity counts.
+func (h *handles) record(key tidemark.Key) (info durable.Info, version int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.records[key]
-	delete(h.records, key)
-	return r
+	if r == nil {
+		return info, 0, false
+	}
+	return r.info, r.version, true
 }
 
 func (h *handles) keepRecord(key tidemark.Key, r *required) {
@@ -80,14 +84,26 @@ func (h *handles) keepRecord(key tidemark.Key, r *required) {
 	if h.records == nil {
 		h.records = make(map[tidemark.Key]*required)
 	}
-	for key, other := range h.records {
-		if len(h.records) < maxHandles {
+	if old := h.records[key]; old != nil {
+		old.f.Close()
+		delete(h.records, key)
+	} else if len(h.records) >= maxHandles {
+		for key, other := range h.records {
+			other.f.Close()
+			delete(h.records, key)
 			break
 		}
-		other.f.Close()
-		delete(h.records, key)
 	}
 	h.records[key] = r
+}
+
+func (h *handles) forgetRecord(key tidemark.Key) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.records[key]; r != nil {
+		r.f.Close()
+		delete(h.records, key)
+	}
 }
 
 func (h *handles) close() {
@@ -106,14 +122,11 @@ func (h *handles) close() {
 // for every append to a session, and changes when another writer takes over the
 // session.
 func (b *Backend) required(key tidemark.Key) (int64, error) {
-	r := b.handles.takeRecord(key)
-	if r != nil {
-		info, err := b.fs.Stat(recordPath(key))
-		if err == nil && info == r.info {
-			b.handles.keepRecord(key, r)
-			return r.version, nil
+	if known, version, ok := b.handles.record(key); ok {
+		if info, err := b.fs.Stat(recordPath(key)); err == nil && info == known {
+			return version, nil
 		}
-		r.f.Close()
+		b.handles.forgetRecord(key)
 	}
 	f, err := b.fs.OpenFile(recordPath(key), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +135,7 @@ func (b *Backend) required(key tidemark.Key) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r = &required{f: f}
+	r := &required{f: f}
 	if r.version, err = r.read(key); err != nil {
 		f.Close()
 		return r.version, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/crc32"
 	"strconv"
+	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -49,9 +50,13 @@ func appendHead(dst []byte, log tidemark.Key, h *head) []byte {
 }
 
 func headSum(log tidemark.Key, b []byte) uint32 {
-	c := crc32.Update(0, castagnoli, []byte(log.String()))
-	return crc32.Update(c, castagnoli, b)
+	room := sumRooms.Get().(*[]byte)
+	defer sumRooms.Put(room)
+	*room = append(append(append((*room)[:0], log.Kind...), '/'), log.ID...)
+	return crc32.Update(crc32.Update(0, castagnoli, *room), castagnoli, b)
 }
+
+var sumRooms = sync.Pool{New: func() any { return new([]byte) }}
 
 // parseHead reads what appendHead wrote. Anything else is ignored: a head is
 // only a hint, and the log itself tells the same.

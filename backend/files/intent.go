@@ -52,7 +52,7 @@ func intentOf(batch *tidemark.Batch, floors []int64) *intent {
 		in.Deletes = append(in.Deletes, intentPut{Key: n.Key, Version: n.Version})
 	}
 	for i, a := range batch.Appends {
-		in.Appends = append(in.Appends, intentAppend{a.Log, a.Lines[0].Seq, a.Lines[len(a.Lines)-1].Seq, string(encodeLines(batch, i))})
+		in.Appends = append(in.Appends, intentAppend{a.Log, a.Lines[0].Seq, a.Lines[len(a.Lines)-1].Seq, string(encodeLines(nil, batch, i))})
 	}
 	for _, t := range batch.Trims {
 		in.Trims = append(in.Trims, intentTrim{t.Log, t.Upto})

@@ -54,15 +54,18 @@ func (b *Backend) take(ctx context.Context, i int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err := s.lock(ctx, b.fs, fmt.Sprintf("%s/%02x", locksDir, i))
+	err := s.lock(ctx, b.fs, i)
 	if err != nil {
 		s.turn <- struct{}{}
 	}
 	return err
 }
 
-func (s *stripe) lock(ctx context.Context, fsys durable.FS, name string) error {
+func lockPath(i int) string { return fmt.Sprintf("%s/%02x", locksDir, i) }
+
+func (s *stripe) lock(ctx context.Context, fsys durable.FS, i int) error {
 	if s.file == nil {
+		name := lockPath(i)
 		f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE)
 		if err != nil {
 			return fmt.Errorf("lock %s: %w", name, err)
@@ -72,7 +75,7 @@ func (s *stripe) lock(ctx context.Context, fsys durable.FS, name string) error {
 	for wait := firstLockWait; ; wait = min(2*wait, maxLockWait) {
 		ok, err := s.file.TryLock()
 		if err != nil {
-			return fmt.Errorf("lock %s: %w", name, err)
+			return fmt.Errorf("lock %s: %w", lockPath(i), err)
 		}
 		if ok {
 			return nil

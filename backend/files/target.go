@@ -18,12 +18,16 @@ import (
 type target struct {
 	b     *Backend
 	log   tidemark.Key
+	name  string       // of the file
 	f     durable.File // nil when there is no log yet
 	head  durable.File // nil when there is no head yet
 	st    state
 	id    uint64 // of the file, 0: unknown
 	made  bool   // by this commit
 	whole bool   // the end is known to be the end of a row
+
+	lines []byte          // room for those of the next append
+	sheet [headBytes]byte // room for the head
 }
 
 // target opens a log and prepares it for an append: no torn tail, and nothing in
@@ -33,13 +37,13 @@ type target struct {
 // before it is durable.
 func (b *Backend) target(log tidemark.Key) (*target, error) {
 	if t := b.handles.takeLog(log); t != nil {
-		info, err := b.fs.Stat(logPath(log))
+		info, err := b.fs.Stat(t.name)
 		if err == nil && info.ID == t.id && info.Size == t.st.end {
 			return t, nil
 		}
 		t.close()
 	}
-	t := &target{b: b, log: log}
+	t := &target{b: b, log: log, name: logPath(log)}
 	if err := t.open(); err != nil {
 		t.close()
 		return nil, err
@@ -63,7 +67,7 @@ func (t *target) open() error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := t.b.fs.OpenFile(logPath(t.log), os.O_RDWR)
+	f, err := t.b.fs.OpenFile(t.name, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		if known {
 			return lostTail(t.log, 0, h.Length)
@@ -96,7 +100,7 @@ func (t *target) adopt() error {
 		}
 	}
 	if torn || t.st.synced < t.st.end {
-		if err := durable.SyncFile(t.f, logPath(t.log)); err != nil {
+		if err := durable.SyncFile(t.f, t.name); err != nil {
 			return err
 		}
 		if t.st.Length > 0 {
@@ -154,7 +158,7 @@ func (t *target) write(data []byte) error {
 	}
 	_, err := t.f.WriteAt(data, t.st.end)
 	if err == nil {
-		err = durable.SyncFile(t.f, logPath(t.log))
+		err = durable.SyncFile(t.f, t.name)
 	}
 	if err != nil {
 		if uerr := t.undo(); uerr != nil {
@@ -168,7 +172,7 @@ func (t *target) write(data []byte) error {
 }
 
 func (t *target) make() error {
-	name := logPath(t.log)
+	name := t.name
 	if err := durable.MkdirAll(t.b.fs, path.Dir(name)); err != nil {
 		return err
 	}
@@ -183,7 +187,7 @@ func (t *target) make() error {
 // undo removes what write may have left after the end.
 func (t *target) undo() error {
 	if t.made {
-		return t.b.fs.Remove(logPath(t.log))
+		return t.b.fs.Remove(t.name)
 	}
 	return t.f.Truncate(t.st.end)
 }
@@ -208,8 +212,7 @@ func (t *target) writeHead() {
 		}
 		t.head = f
 	}
-	var buf [headBytes]byte
-	t.head.WriteAt(appendHead(buf[:0], t.log, &t.st.head), 0)
+	t.head.WriteAt(appendHead(t.sheet[:0], t.log, &t.st.head), 0)
 }
 
 // stuckError is a step that could neither be completed nor undone.

@@ -282,6 +282,8 @@ const (
 // keep what undoes the rows before it (OR FAIL).
 var sqlAppendRows = `INSERT OR FAIL INTO line (` + lineColumns + `) VALUES ` + strings.Repeat(`(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?), `, rowsAtOnce-1) + `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
+var sqlMoveRows = sqlAppendRows + orIsThere
+
 const (
 	sqlBegin  = `INSERT INTO log (kind, id, length, updated, parent, depth, nodes, turn, sum) VALUES (?1, ?2, 0, 0, 0, 0, 0, 0, 0) RETURNING number`
 	sqlAppend = `INSERT INTO line (` + lineColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`

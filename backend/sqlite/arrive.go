@@ -36,8 +36,8 @@ const (
 	moveAfter = 250 * time.Millisecond
 	// moveLines and moveRows bound one transaction of the mover to some two
 	// milliseconds, for which an append may wait.
-	moveLines = 256
-	moveRows  = 64
+	moveLines = 512
+	moveRows  = 256
 	// closeWait is how long closing waits for another process that writes.
 	closeWait = time.Second
 )
@@ -52,6 +52,7 @@ type waiting struct {
 	salt   uint32               // of the frames in buffer
 	buffer []byte               // frames that are not in a row yet
 	begins []int                // of the frames in buffer
+	row    []byte               // room for one
 }
 
 type waitingKey struct {
@@ -182,13 +183,14 @@ func (w *writer) insertArrival(body []byte) error {
 	if w.waiting.last++; w.waiting.last < firstArrival { // rows are numbered anew long before
 		return &sqliteError{lib.SQLITE_FULL, "no number is left for lines that arrive"}
 	}
-	body = salted(body, w.waiting.salt)
+	w.waiting.row = salted(w.waiting.row[:0], body, w.waiting.salt)
+	body = w.waiting.row
 	row := tidemark.Line{Seq: w.waiting.last & maxSeq, Kind: arrivalKind, At: timeOf(0), Body: body, Sum: crc32.Checksum(body, castagnoli)}
 	return w.insert(sqlAppend, arrivals, &row, "")
 }
 
-func salted(frames []byte, salt uint32) []byte {
-	row := binary.LittleEndian.AppendUint32(make([]byte, 0, len(frames)+2*saltBytes), salt)
+func salted(row, frames []byte, salt uint32) []byte {
+	row = binary.LittleEndian.AppendUint32(row, salt)
 	return binary.LittleEndian.AppendUint32(append(row, frames...), salt)
 }
 
@@ -217,7 +219,7 @@ func (w *writer) settle(number int64, dropped bool) error {
 	if err != nil {
 		return err
 	}
-	if err := w.moveInPlace(m.lines); err != nil {
+	if err := w.putMoved(m, len(m.order)); err != nil {
 		return err
 	}
 	if dropped {
@@ -233,8 +235,16 @@ func (w *writer) settle(number int64, dropped bool) error {
 type move struct {
 	of     *waiting // it is valid as long as the writer's is the same
 	lines  []arrivedLine
+	order  []place // of those of lines that are left, sorted
 	rows   []int64 // to delete once the lines are in their places
 	broken []int64 // rows that stay, because not everything in them can be read
+}
+
+// place is where the line at a number of move.lines goes. They are sorted in place of
+// the lines, which are fifteen times as large.
+type place struct {
+	id int64
+	at int
 }
 
 // readMove reads what has arrived, sorted by log and seq.
@@ -248,26 +258,51 @@ func readMove(c *conn) (*move, error) {
 			m.broken = append(m.broken, id)
 		}
 	})
-	slices.SortStableFunc(m.lines, func(a, b arrivedLine) int {
-		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.Seq, b.Seq))
-	})
+	m.order = make([]place, len(m.lines))
+	for i := range m.lines {
+		m.order[i] = place{m.lines[i].number<<seqBits | m.lines[i].Seq, i}
+	}
+	slices.SortFunc(m.order, func(a, b place) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.at, b.at)) })
 	return m, err
 }
 
-func (w *writer) moveInPlace(lines []arrivedLine) error {
-	for i := range lines {
-		if err := w.insert(sqlMove, lines[i].number, &lines[i].Line, lines[i].Batch); err != nil {
+// putMoved puts the next lines in their places, up to n.
+func (w *writer) putMoved(m *move, n int) error {
+	for n = min(n, len(m.order)); n > 0; {
+		of, sql := m.order[:1], sqlMove
+		if n >= rowsAtOnce {
+			of, sql = m.order[:rowsAtOnce], sqlMoveRows
+		}
+		err := w.c.do(sql, func(st *stmt) {
+			for i, p := range of {
+				l := &m.lines[p.at]
+				st.setLine(i*lineValues, l.number, &l.Line, l.Batch)
+			}
+		}, nil)
+		if err != nil {
 			return err
 		}
+		m.order, n = m.order[len(of):], n-len(of)
 	}
 	return nil
 }
 
+// dropArrivals removes rows of arrived lines, those that follow each other at once.
 func (w *writer) dropArrivals(rows []int64) error {
-	for _, id := range rows {
-		if err := w.c.do(sqlRowArrived, func(s *stmt) { s.setInt(1, id) }, nil); err != nil {
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n] == rows[n-1]+1 {
+			n++
+		}
+		first, last := rows[0], rows[n-1]
+		err := w.c.do(sqlRowsArrived, func(s *stmt) {
+			s.setInt(1, first)
+			s.setInt(2, last)
+		}, nil)
+		if err != nil {
 			return err
 		}
+		rows = rows[n:]
 	}
 	return nil
 }
@@ -294,11 +329,8 @@ func (w *writer) moveSome() (more bool, err error) {
 		}
 		m.of, w.move = w.waiting, m
 	}
-	if len(m.lines) > 0 {
-		n := min(len(m.lines), moveLines)
-		err := w.moveInPlace(m.lines[:n])
-		m.lines = m.lines[n:]
-		return true, err
+	if len(m.order) > 0 {
+		return true, w.putMoved(m, moveLines)
 	}
 	n := min(len(m.rows), moveRows)
 	if err := w.dropArrivals(m.rows[:n]); err != nil {

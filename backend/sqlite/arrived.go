@@ -150,8 +150,9 @@ func framesOf(body []byte, salt uint32, use func(arrivedLine)) (whole bool) {
 const (
 	sqlArrived     = `SELECT id, body FROM line WHERE id >= ?1 ORDER BY id`
 	sqlAnyArrived  = `SELECT ifnull(max(id), 0) FROM line WHERE id >= ?1`
-	sqlRowArrived  = `DELETE FROM line WHERE id = ?1`
-	sqlMove        = sqlAppend + ` ON CONFLICT (id) DO NOTHING`
+	sqlRowsArrived = `DELETE FROM line WHERE id BETWEEN ?1 AND ?2`
+	orIsThere      = ` ON CONFLICT (id) DO NOTHING`
+	sqlMove        = sqlAppend + orIsThere
 	sqlIsInPlace   = `SELECT 1 FROM line WHERE id = ?1`
 	sqlArrivedSums = `SELECT id, sum, body FROM line WHERE id >= ?1 ORDER BY id`
 )

@@ -234,7 +234,7 @@ func TestLineThatIsLargerThanAPageGoesToItsPlace(t *testing.T) {
 
 func TestNothingIsLostWhenTheMoverIsKilledAtAnyStep(t *testing.T) {
 	b := patient(t)
-	const logs, length = 10, 60
+	const logs, length = 10, 110
 	for seq := int64(1); seq <= length; seq++ {
 		together(t, b, logs, seq)
 	}
@@ -486,7 +486,7 @@ func TestFrameIsReadAsItWasWritten(t *testing.T) {
 	l := tidemark.Line{Seq: 7, Kind: "user", Key: "k", At: at, Position: tidemark.Position{Parent: 6, Depth: 5, Nodes: 4, Turn: 3}, Chain: []byte{1, 2},
 		Body: []byte("body"), Batch: "batch", Sum: 1<<32 - 1}
 	empty := tidemark.Line{Seq: 8, Kind: "note", At: at}
-	row := salted(appendFrame(appendFrame(nil, 99, 12, &l, l.Batch), 99, 13, &empty, ""), 99)
+	row := salted(nil, appendFrame(appendFrame(nil, 99, 12, &l, l.Batch), 99, 13, &empty, ""), 99)
 	var got []arrivedLine
 	if !frames(row, func(a arrivedLine) { got = append(got, a) }) || len(got) != 2 {
 		t.Fatalf("%d frames", len(got))
@@ -503,7 +503,7 @@ func TestFrameIsReadAsItWasWritten(t *testing.T) {
 
 func FuzzFrames(f *testing.F) {
 	l := tidemark.Line{Seq: 7, Kind: "user", At: at, Body: []byte("body")}
-	f.Add(salted(appendFrame(nil, 5, 1, &l, "batch"), 5))
+	f.Add(salted(nil, appendFrame(nil, 5, 1, &l, "batch"), 5))
 	f.Fuzz(func(t *testing.T, row []byte) {
 		bytes := 0
 		frames(row, func(a arrivedLine) { bytes += len(a.Body) })

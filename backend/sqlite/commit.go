@@ -66,7 +66,11 @@ type pending struct {
 	receipt tidemark.Receipt
 	err     error
 	done    chan bool // true: answered, false: lead
+	room    tidemark.Batch
 }
+
+// pendings are used again: with its batch and its channel, one is half a kilobyte.
+var pendings = sync.Pool{New: func() any { return &pending{done: make(chan bool, 1)} }}
 
 func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
 	if err := b.enter(ctx); err != nil {
@@ -79,12 +83,21 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if b.writer == nil {
 		return tidemark.Receipt{}, tidemark.Storagef("store %s: opened for reading only", b.path)
 	}
-	return b.writer.answer(ctx, &pending{batch: &batch})
+	p := pendings.Get().(*pending)
+	p.room = batch
+	p.batch = &p.room
+	receipt, err := b.writer.answer(ctx, p)
+	// Whoever led has let go of it before the answer, and nothing is left in done.
+	*p = pending{done: p.done}
+	pendings.Put(p)
+	return receipt, err
 }
 
 // answer queues p and returns when it is answered.
 func (w *writer) answer(ctx context.Context, p *pending) (tidemark.Receipt, error) {
-	p.done = make(chan bool, 1)
+	if p.done == nil {
+		p.done = make(chan bool, 1)
+	}
 	w.mu.Lock()
 	w.queue = append(w.queue, p)
 	first := !w.leading

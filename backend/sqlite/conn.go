@@ -249,7 +249,26 @@ func (c *conn) interruptOn(ctx context.Context) (stop func()) {
 	}
 }
 
-func (s *stmt) setInt(i int, v int64) { s.bound(lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v)) }
+// setInt binds an integer. Where the parameter was one in the run before, its value is
+// replaced in place, as the library would after its checks: the head of a log is eight of
+// them for each append. Between two runs the statement is reset, and nothing reads it.
+func (s *stmt) setInt(i int, v int64) {
+	if m := s.parameter(i); m != nil && m.Fflags == lib.MEM_Int {
+		*(*int64)(unsafe.Pointer(&m.Fu)) = v
+		return
+	}
+	s.bound(lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v))
+}
+
+// parameter returns the memory of a parameter, nil where there is none.
+func (s *stmt) parameter(i int) *lib.TMem {
+	v := *(**lib.TVdbe)(unsafe.Pointer(&s.p))
+	if i < 1 || i > int(v.FnVar) {
+		return nil
+	}
+	at := v.FaVar + uintptr(i-1)*unsafe.Sizeof(lib.TMem{})
+	return *(**lib.TMem)(unsafe.Pointer(&at))
+}
 
 func (s *stmt) setNull(i int) { s.bound(lib.Xsqlite3_bind_null(s.c.tls, s.p, int32(i))) }
 

@@ -56,3 +56,45 @@ func TestAValueIsWhatTheLibrarySaysItIs(t *testing.T) {
 		t.Error("a statement that has not begun has a value")
 	}
 }
+
+// Integers are bound past the library where the one before was an integer, too.
+func TestAParameterIsWhatWasBoundLast(t *testing.T) {
+	c, err := openConn("parameters", inMemory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	binds := map[string]func(*stmt){
+		"integer 1":       func(s *stmt) { s.setInt(1, 1) },
+		"integer -7":      func(s *stmt) { s.setInt(1, -7) },
+		"integer 1 << 40": func(s *stmt) { s.setInt(1, 1<<40) },
+		"null":            func(s *stmt) { s.setNull(1) },
+		"text":            func(s *stmt) { s.setText(1, "seven") },
+		"blob":            func(s *stmt) { s.setBytes(1, []byte{7, 0}, false) },
+	}
+	want := map[string]string{"integer 1": "integer 1", "integer -7": "integer -7", "integer 1 << 40": "integer 1099511627776", "null": "null ", "text": "text seven", "blob": "blob \a\x00"}
+	for before, first := range binds {
+		for now, second := range binds {
+			for _, bound := range []struct {
+				name string
+				bind func(*stmt)
+			}{{before, first}, {now, second}} {
+				var got string
+				err := c.do(`SELECT typeof(?1), ?1`, bound.bind, func(s *stmt) { got = s.text(0) + " " + s.text(1) })
+				if err != nil || got != want[bound.name] {
+					t.Errorf("%s, then %s: it is %q, %v; want %q", before, now, got, err, want[bound.name])
+				}
+			}
+		}
+	}
+	s, err := c.prepare(`SELECT ?1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.parameter(0) != nil || s.parameter(2) != nil || s.parameter(1) == nil {
+		t.Error("a statement with one parameter has another")
+	}
+	if s.setInt(2, 7); s.err == nil {
+		t.Error("a parameter that is not there was bound")
+	}
+}

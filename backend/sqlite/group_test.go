@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -96,5 +98,46 @@ func TestALongAppendThatMeetsARowLeavesNothing(t *testing.T) {
 	}
 	if r, err := b.Get(t.Context(), log); err != nil || r.Head.Length != 1 {
 		t.Errorf("the log has %d lines, %v", r.Head.Length, err)
+	}
+}
+
+// What waits in the queue is used again for the next batch: nobody gets the answer of
+// another, also where some give up waiting.
+func TestEachWriterOfManyGetsItsOwnAnswer(t *testing.T) {
+	b := made(t)
+	const writers, rounds = 16, 30
+	var all sync.WaitGroup
+	for n := range writers {
+		log := key("session", fmt.Sprintf("s%d", n))
+		batch := func(seq int64, lineKey string) tidemark.Batch {
+			l := line(log, seq, "user", fmt.Sprintf(`{"n":%d,"seq":%d}`, n, seq))
+			l.Key = lineKey
+			l.Sum = l.Checksum(log)
+			return tidemark.Batch{ID: tidemark.NewBatchID(), At: l.At, Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}}}}
+		}
+		all.Go(func() {
+			for seq := int64(1); seq <= rounds; seq++ {
+				gone, giveUp := context.WithCancel(t.Context())
+				all.Go(giveUp)
+				// Whatever became of it, it is a batch that changes nothing.
+				if _, err := b.Commit(gone, batch(seq+1, "")); !errors.Is(err, tidemark.ErrConflict) && !errors.Is(err, context.Canceled) {
+					t.Errorf("log %d, a line too far: %v", n, err)
+				}
+				name := fmt.Sprintf("key-%d", seq)
+				if receipt, err := b.Commit(t.Context(), batch(seq, name)); err != nil || len(receipt.Duplicates) > 0 {
+					t.Errorf("log %d, line %d: %v, %v", n, seq, receipt, err)
+				}
+				receipt, err := b.Commit(t.Context(), batch(seq+1, name))
+				if want := (tidemark.Duplicate{Log: log, Key: name, Seq: seq}); !errors.Is(err, tidemark.ErrExists) || !slices.Equal(receipt.Duplicates, []tidemark.Duplicate{want}) {
+					t.Errorf("log %d, line %d again: %v, %v", n, seq, receipt, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for n := range writers {
+		if got := len(linesOf(t, b, key("session", fmt.Sprintf("s%d", n)))); got != rounds {
+			t.Errorf("log %d has %d lines, want %d", n, got, rounds)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -48,9 +49,14 @@ type head struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// sumRooms: what is hashed escapes, since the processor's own instructions are called
+// through a variable.
+var sumRooms = sync.Pool{New: func() any { return new([256]byte) }}
+
 // sum protects the head itself: a length with a flipped bit would hide lines.
 func (h head) sum(key tidemark.Key) uint32 {
-	var room [256]byte
+	room := sumRooms.Get().(*[256]byte)
+	defer sumRooms.Put(room)
 	b := room[:0]
 	for _, v := range [...]int64{h.number, h.Length, h.UpdatedAt.UnixMicro(), h.Position.Parent, h.Position.Depth, h.Position.Nodes, h.Position.Turn} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,50 @@ func withFd(f *os.File, call func(fd int) error) error {
 	return cerr
 }
 
+// fdOp is a call with a file descriptor and one argument. They are used again: an append
+// in a store of files makes eight, and each would be several pieces of memory.
+type fdOp struct {
+	op  func(fd, arg int) error
+	arg int
+	err error
+	run func(fd uintptr)
+}
+
+var fdOps = sync.Pool{New: func() any {
+	o := new(fdOp)
+	o.run = func(fd uintptr) { o.err = o.op(int(fd), o.arg) }
+	return o
+}}
+
+// doFd is withFd for a function that has no surroundings.
+func doFd(f *os.File, op func(fd, arg int) error, arg int) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	o := fdOps.Get().(*fdOp)
+	o.op, o.arg, o.err = op, arg, nil
+	if err = c.Control(o.run); err == nil {
+		err = o.err
+	}
+	fdOps.Put(o)
+	return err
+}
+
+// statOp is fdOp for what stat asks.
+type statOp struct {
+	base string
+	info Info
+	err  error
+	run  func(fd uintptr)
+}
+
+var statOps = sync.Pool{New: func() any {
+	o := new(statOp)
+	o.run = func(fd uintptr) { o.info, o.err = statAt(int(fd), o.base) }
+	return o
+}}
+
 // lockFile takes the flock of a file; without wait it reports false when
 // somebody else has it. It belongs to the open file, so it also excludes a
 // second handle in the same process, and the kernel releases it however the
@@ -38,7 +83,7 @@ func lockFile(f *os.File, wait bool) (bool, error) {
 		how |= unix.LOCK_NB
 	}
 	for {
-		err := withFd(f, func(fd int) error { return unix.Flock(fd, how) })
+		err := doFd(f, unix.Flock, how)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EWOULDBLOCK):
@@ -50,7 +95,7 @@ func lockFile(f *os.File, wait bool) (bool, error) {
 }
 
 func unlockFile(f *os.File) error {
-	return withFd(f, func(fd int) error { return unix.Flock(fd, unix.LOCK_UN) })
+	return doFd(f, unix.Flock, unix.LOCK_UN)
 }
 
 // syncDir accepts file systems that report that they cannot sync a directory.
@@ -67,7 +112,17 @@ func renameRetrying(call func() error) error { return call() }
 // stat examines one name in the directory. It follows no link, so it stays
 // inside.
 func (s *sub) stat(base string) (info Info, err error) {
-	err = withFd(s.dir, func(fd int) error { info, err = statAt(fd, base); return err })
+	c, err := s.dir.SyscallConn()
+	if err != nil {
+		return info, err
+	}
+	o := statOps.Get().(*statOp)
+	o.base = base
+	if err = c.Control(o.run); err == nil {
+		info, err = o.info, o.err
+	}
+	*o = statOp{run: o.run}
+	statOps.Put(o)
 	if err != nil {
 		return info, &fs.PathError{Op: "stat", Path: base, Err: err}
 	}

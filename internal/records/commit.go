@@ -49,6 +49,12 @@ func (a Also) Commit(ctx context.Context, to tidemark.Backend, b tidemark.Batch)
 	if a == nil {
 		return to.Commit(ctx, b)
 	}
+	return a.commit(ctx, to, b)
+}
+
+// commit is apart, since a batch that is passed on by its address is one more of them on
+// the heap.
+func (a Also) commit(ctx context.Context, to tidemark.Backend, b tidemark.Batch) (tidemark.Receipt, error) {
 	b.Appends = slices.Clip(b.Appends)
 	ended, err := a(ctx, &b)
 	if err != nil {
@@ -70,11 +76,19 @@ func (k *Kernel) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt
 		b.At = k.Now()
 	}
 	b.Puts = slices.Clip(b.Puts)
-	k.o.Before(&b)
+	if k.o.Before != nil {
+		b = k.before(b)
+	}
 	if !k.settled.Load() {
 		return k.commitFirst(ctx, b)
 	}
 	return k.send(ctx, b)
+}
+
+// before is apart for the same reason as Also.commit.
+func (k *Kernel) before(b tidemark.Batch) tidemark.Batch {
+	k.o.Before(&b)
+	return b
 }
 
 // send commits a batch, and reads what became of it when the outcome is unknown.

@@ -3,6 +3,7 @@ package records
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,9 @@ type Holding struct {
 	ended chan struct{}
 	// free means that nobody holds the lease, and that what is committed requires
 	// just that, and also.
-	free bool
-	also []tidemark.Precondition
+	free   bool
+	also   []tidemark.Precondition
+	needed []tidemark.Precondition // see needs
 	// heard is when the last renewal that was committed began, by the clock that
 	// nobody sets. It can be read while a renewal waits for the store.
 	heard atomic.Pointer[time.Time]
@@ -148,13 +150,26 @@ func (h *Holding) Renew(ctx context.Context) error {
 // Guard adds the precondition to b that the lease is still ours, and with renew
 // also a renewal. The caller has to hold the mutex.
 func (h *Holding) Guard(b *tidemark.Batch, renew bool) error {
-	b.Require = append(append(b.Require, h.lease.Need()), h.also...)
+	if len(b.Require) == 0 {
+		b.Require = h.needs()
+	} else {
+		b.Require = append(b.Require, h.needs()...)
+	}
 	if !renew {
 		return nil
 	}
 	r, err := Put(pulseKey(h.lease.Of), h.lease.pulse, h.k.beat())
 	b.Puts = append(b.Puts, r)
 	return err
+}
+
+// needs returns what a batch requires under the lease. The slice is shared by all batches,
+// and nothing can be appended to it in place.
+func (h *Holding) needs() []tidemark.Precondition {
+	if n := h.lease.Need(); len(h.needed) == 0 || h.needed[0] != n {
+		h.needed = slices.Clip(append([]tidemark.Precondition{n}, h.also...))
+	}
+	return h.needed
 }
 
 // Renewed records that a renewal was committed. The caller has to hold the mutex.

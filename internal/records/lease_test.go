@@ -386,3 +386,33 @@ func TestALeaseGoesByTheClockWhateverTimeIsWritten(t *testing.T) {
 		}
 	})
 }
+
+// What batches require under a lease is kept for the next one, and is its own all the same.
+func TestWhatABatchRequiresIsNotChangedByTheNext(t *testing.T) {
+	k := newKernel(t, records.Options{})
+	h := take(t, k, aTask, ada)
+	h.Lock()
+	defer h.Unlock()
+	guard := func(b tidemark.Batch) tidemark.Batch {
+		if err := h.Guard(&b, false); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	own := tidemark.Precondition{Key: tidemark.Key{Kind: "thing", ID: "own"}, Version: 7}
+	first, second := guard(tidemark.Batch{}), guard(tidemark.Batch{})
+	first.Require = append(first.Require, own)
+	second.Require = append(second.Require, tidemark.Precondition{Key: own.Key, Version: 8})
+	if first.Require[1] != own {
+		t.Errorf("the first batch requires %v, want %v", first.Require[1], own)
+	}
+	if third := guard(tidemark.Batch{Require: []tidemark.Precondition{own}}); len(third.Require) != 2 || third.Require[0] != own || third.Require[1] != first.Require[0] {
+		t.Errorf("with one of its own it requires %v", third.Require)
+	}
+	l := h.Lease()
+	l.Version++
+	h.Taken(l)
+	if next := guard(tidemark.Batch{}); len(next.Require) != 1 || next.Require[0] != l.Need() {
+		t.Errorf("after the lease was taken again it requires %v, want %v", next.Require, l.Need())
+	}
+}

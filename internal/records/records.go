@@ -85,9 +85,6 @@ func New(b tidemark.Backend, o Options) *Kernel {
 	if k.o.Grown == nil {
 		k.o.Grown = func(tidemark.Batch) {}
 	}
-	if k.o.Before == nil {
-		k.o.Before = func(*tidemark.Batch) {}
-	}
 	return k
 }
 
@@ -158,7 +155,10 @@ func (k *Kernel) Clock() time.Time { return Keepable(k.o.Now()) }
 func (k *Kernel) Dead(h tidemark.Holder) bool { return k.o.Dead(h) }
 
 // Keepable returns a time as every backend can keep it.
-func Keepable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+func Keepable(t time.Time) time.Time {
+	t = t.UTC().Round(0) // without the reading of the clock that nobody sets
+	return t.Add(-time.Duration(t.Nanosecond() % 1000))
+}
 
 // Mask returns text with its secrets masked, see Options.Mask.
 func (k *Kernel) Mask(text string) string { return k.o.Mask(text) }

@@ -3,8 +3,10 @@ package records
 import (
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -39,5 +41,20 @@ func decodesAlike[T any](t *testing.T, body []byte) {
 	}
 	if err == nil && !reflect.DeepEqual(got, want) {
 		t.Errorf("%T from %q: %+v, and encoding/json has: %+v", got, body, got, want)
+	}
+}
+
+func TestATimeIsCutToMicroseconds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	zone := time.FixedZone("elsewhere", -5*3600)
+	times := []time.Time{{}, time.Now(), time.Date(0, 3, 1, 0, 0, 0, 999_999_999, zone), time.Date(9999, 12, 31, 23, 59, 59, 1, time.UTC)}
+	for range 1000 {
+		times = append(times, time.Unix(random.Int64N(1<<38)-1<<37, random.Int64N(1e9)).In(zone))
+	}
+	for _, at := range times {
+		// Truncate is many times as slow, and every append asks for some five times.
+		if got, want := Keepable(at), at.UTC().Truncate(time.Microsecond); got != want {
+			t.Fatalf("Keepable(%v) = %#v, want %#v", at, got, want)
+		}
 	}
 }
