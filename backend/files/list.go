@@ -121,7 +121,7 @@ func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, 
 			if found, ok := b.due.find(q, folder); ok {
 				return found, nil
 			}
-			remember = q.Prefix == ""
+			remember = b.affixOf(q) == affix{}
 		}
 	}
 	all, err := b.rows(ctx, q.Kind, b.affixOf(q))
