@@ -306,6 +306,7 @@ func TestOnlyThePersonAtThisMachineTalks(t *testing.T) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
 	path := "/sessions/" + string(id) + "/say"
+	port := s.address[strings.LastIndex(s.address, ":"):]
 	for name, c := range map[string]struct {
 		secret, path string
 		change       func(*http.Request)
@@ -317,7 +318,7 @@ func TestOnlyThePersonAtThisMachineTalks(t *testing.T) {
 		"a page of another origin":           {a, path, header("Origin", "http://elsewhere.example"), 401},
 		"a page of another site":             {a, path, header("Sec-Fetch-Site", "cross-site"), 403},
 		"through a proxy":                    {a, path, header("X-Forwarded-For", "203.0.113.7"), 403},
-		"by another name of this machine":    {a, path, func(r *http.Request) { r.Host = "tides.example.com"; r.Header.Set("Origin", "http://"+r.Host) }, 403},
+		"by another name of this machine":    {a, path, func(r *http.Request) { r.Host = "tides.example.com" + port; r.Header.Set("Origin", "http://"+r.Host) }, 403},
 		"nobody":                             {"tidemark=made-up", path, here, 401},
 		"the person":                         {a, path, here, 204},
 		"what is no act":                     {a, "/sessions/" + string(id) + "/nothing", here, 404},
