@@ -188,6 +188,7 @@ var parts = []part{
 	{"team-tail", inTeam((*run).teamTails)},
 	{"team-index", inTeam((*run).teamIndexes)},
 	{"team-http", inTeam((*run).teamServers)},
+	{"team-grown", inTeam((*run).teamGrowing)},
 	{"pages-paint", (*run).painting},
 	{"pages-scroll", (*run).scrolling},
 	{"tree", (*run).growing}, // last, for it changes the sessions

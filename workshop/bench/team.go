@@ -46,17 +46,18 @@ type teamed struct {
 	events    int // events that all followers of a session wait for, per repetition
 	flushed   int // entries that are indexed ten at a time
 	indexed   int // entries that are searched
+	crowd     int // sessions of one owner, and as many tenants beside
 }
 
 // teamed derives it from the size of the rest.
 func (s size) teamed() teamed {
 	switch {
 	case s.reps >= full.reps:
-		return teamed{reps: 9, appends: 200, writers: 64, shared: 2048, tails: 100, logs: []int{1_000, 100_000, 1_000_000, 10_000_000}, followers: 1000, events: 50, imported: 2000, flushed: 3000, indexed: 1_000_000}
+		return teamed{reps: 9, appends: 200, writers: 64, shared: 2048, tails: 100, logs: []int{1_000, 100_000, 1_000_000, 10_000_000}, followers: 1000, events: 50, imported: 2000, flushed: 3000, indexed: 1_000_000, crowd: crowdGoal}
 	case s.reps >= small.reps:
-		return teamed{reps: 5, appends: 60, writers: 64, shared: 640, tails: 40, logs: []int{1_000, 50_000}, followers: 1000, events: 10, imported: 2000, flushed: 1000, indexed: 40_000}
+		return teamed{reps: 5, appends: 60, writers: 64, shared: 640, tails: 40, logs: []int{1_000, 50_000}, followers: 1000, events: 10, imported: 2000, flushed: 1000, indexed: 40_000, crowd: 2_000}
 	}
-	return teamed{reps: 1, appends: 2, writers: 3, shared: 6, tails: 2, logs: []int{60, 100}, followers: 6, events: 2, imported: 20, flushed: 20, indexed: 40}
+	return teamed{reps: 1, appends: 2, writers: 3, shared: 6, tails: 2, logs: []int{200, 400}, followers: 6, events: 2, imported: 20, flushed: 20, indexed: 40, crowd: 20}
 }
 
 // teamPlace is a database that syncs, and stores in it.

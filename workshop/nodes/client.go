@@ -171,6 +171,11 @@ func (c *Client) Log(ctx context.Context, node string, id tidemark.SessionID) (a
 	}
 }
 
+// Get reads what is at an address into answer.
+func (c *Client) Get(ctx context.Context, url string, answer any) error {
+	return c.call(ctx, http.MethodGet, url, nil, answer)
+}
+
 // Post sends a body to any address and returns what comes back.
 func (c *Client) Post(ctx context.Context, url string, body any) ([]byte, error) {
 	a, err := c.send(ctx, http.MethodPost, url, body)
