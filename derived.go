@@ -2,27 +2,39 @@ package tidemark
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
-// The kinds of what a search index is kept in.
+// The kinds of what is made from the rest of a store: a search index, and what is known
+// of paths.
 const (
 	KindSegment = "segment" // words and the lines that have them: a record and a log
 	KindIndex   = "index"   // which segments count
+
+	// KindJumps is a record of where the path of a log does not go on with the entry
+	// before: SESSION or SESSION.WORKER, like the log.
+	KindJumps = "jumps"
 
 	// KindUnindexed is a record that says that something is not indexed which
 	// looks older than it is: SESSION.RANDOM.
 	KindUnindexed = "unindexed"
 )
 
+// DerivedKinds returns the kinds of which everything is derived.
+func DerivedKinds() []string { return slices.Clone(derivedKinds) }
+
+var derivedKinds = []string{KindSegment, KindIndex, KindUnindexed, KindJumps}
+
 // Derived reports whether what is stored under a key is made from the rest of the
-// store, and is made again where it is missing: the search index, and who makes
-// it. It is neither exported nor archived, migrated or synced, and counts as
+// store, and is made again where it is missing: the search index and who makes
+// it, and the jumps of logs. It is neither exported nor archived, migrated or synced, and counts as
 // nobody's data.
 func (k Key) Derived() bool {
-	switch k.Kind {
-	case KindSegment, KindIndex, KindUnindexed:
+	if slices.Contains(derivedKinds, k.Kind) {
 		return true
+	}
+	switch k.Kind {
 	case "lease", "pulse", "ask":
 		id, _, _ := strings.Cut(k.ID, ".")
 		return id == KindIndex

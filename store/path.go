@@ -145,17 +145,31 @@ func (v *View) path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, er
 type seqRun struct{ from, to int64 }
 
 // runs returns the path to seq as runs of consecutive seqs, oldest first, at least
-// as far back as from. A seq of 0 means the head. A session of messages without
-// branches costs one line, however long it is.
+// as far back as from. A seq of 0 means the head. Where the jumps of the path are known
+// it costs a few lines, however long the session is.
 func (v *View) runs(ctx context.Context, segments []segment, seq, from int64) ([]seqRun, error) {
-	l, err := v.straight(ctx, segments, seq)
+	end, straight, err := v.straight(ctx, segments, seq)
 	if err != nil {
 		return nil, err
 	}
-	if seq = l.Seq; l.Kind != "" {
-		return []seqRun{{1, seq}}, nil
-	}
 	var runs []seqRun
+	switch seq = end.Seq; {
+	case straight:
+		return []seqRun{{1, seq}}, nil
+	case end.Kind != "" && seq-from > jumpsEach: // fewer are as quickly walked
+		known, ok, err := v.jumped(ctx, segments, &end)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			for i := range known {
+				if known[i].to >= from {
+					runs = append(runs, known[i].seqRun)
+				}
+			}
+			return runs, nil
+		}
+	}
 	for l, err := range v.walk(ctx, segments, seq, 0) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
@@ -173,20 +187,16 @@ func (v *View) runs(ctx context.Context, segments []segment, seq, from int64) ([
 	return runs, nil
 }
 
-// straight returns the line of seq, of the head for 0, if there are as many
-// messages as entries up to there, so that all of them are on the path to it. For
-// any other one only Seq is set.
-func (v *View) straight(ctx context.Context, segments []segment, seq int64) (l tidemark.Line, err error) {
+// straight returns the line of seq, of the head for 0; only its Seq where it cannot be read. ok is true
+// if there are as many messages as entries up to there, so that all of them are on the path to it.
+func (v *View) straight(ctx context.Context, segments []segment, seq int64) (l tidemark.Line, ok bool, err error) {
 	if seq == 0 {
 		l, err = v.head(ctx)
 	} else {
 		l, err = v.line(ctx, segments, seq)
 	}
-	switch {
-	case seq != 0 && (errors.Is(err, tidemark.ErrCorrupt) || errors.Is(err, tidemark.ErrNotFound)):
-		return tidemark.Line{Seq: seq}, nil // whoever reads on finds out
-	case err != nil || l.Position.Depth != l.Seq:
-		return tidemark.Line{Seq: l.Seq}, err
+	if seq != 0 && (errors.Is(err, tidemark.ErrCorrupt) || errors.Is(err, tidemark.ErrNotFound)) {
+		return tidemark.Line{Seq: seq}, false, nil // whoever reads on finds out
 	}
-	return l, nil
+	return l, err == nil && l.Kind != "" && l.Position.Depth == l.Seq, err
 }

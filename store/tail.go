@@ -14,14 +14,21 @@ import (
 type tail struct {
 	log    tidemark.Key
 	offset int64         // an entry's seq is its line's plus this
-	newest tidemark.Line // with the entry's Seq; only Seq, Kind and Position are set
+	newest tidemark.Line // with the entry's Seq; only Seq, Kind, Position and Sum are set
+
+	// What noteJumps needs.
+	appended int64  // the first entry that was appended since the tail was loaded
+	noted    int64  // the newest entry when jumps were last noted
+	jumps    []jump // of what was appended
 
 	named   bool  // the record of a worker exists, with or without lines
 	settled bool  // there is no draft of it, or it was looked at
 	draft   int64 // the version of the draft that the next append replaces, 0: none
 }
 
-func newTail(log tidemark.Key, offset int64) *tail { return &tail{log: log, offset: offset} }
+func newTail(log tidemark.Key, offset int64) *tail {
+	return &tail{log: log, offset: offset, newest: tidemark.Line{Seq: offset}, appended: offset + 1, noted: offset}
+}
 
 // length is the number of lines in the log.
 func (t *tail) length() int64 { return t.newest.Seq - t.offset }
@@ -33,8 +40,9 @@ func (t *tail) load(ctx context.Context, s *Store) error {
 		if err != nil {
 			return err
 		}
-		t.newest = tidemark.Line{Seq: l.Seq + t.offset, Kind: l.Kind, Position: l.Position}
+		t.newest = tidemark.Line{Seq: l.Seq + t.offset, Kind: l.Kind, Position: l.Position, Sum: l.Sum}
 	}
+	t.appended, t.noted, t.jumps = t.newest.Seq+1, t.newest.Seq, nil
 	return nil
 }
 
@@ -42,6 +50,7 @@ func (t *tail) load(ctx context.Context, s *Store) error {
 type plan struct {
 	lines   []tidemark.Line
 	newest  tidemark.Line // the end of the log afterwards
+	jumps   []jump        // that they make
 	secrets vault.Values  // the values that were masked in the lines
 }
 
@@ -76,12 +85,18 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 		if err != nil {
 			return p, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
 		}
+		if j, ok := jumpOf(&l, &parent); ok {
+			p.jumps = append(p.jumps, j)
+		}
 		planned = append(planned, l)
 		newest = tidemark.Line{Seq: l.Seq, Kind: l.Kind, Position: l.Position}
 	}
 	for i := range planned {
 		planned[i].Seq -= t.offset
 		planned[i].Sum = planned[i].Checksum(t.log)
+	}
+	if n := len(planned); n > 0 {
+		newest.Sum = planned[n-1].Sum
 	}
 	p.lines, p.newest = planned, newest
 	return p, nil

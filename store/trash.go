@@ -363,7 +363,7 @@ func (s *Store) tryRemoveAll(ctx context.Context, id tidemark.SessionID, l Lease
 	if err != nil {
 		return err
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindDraft, kindHandover, records.KindOrigins, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindDraft, tidemark.KindJumps, kindHandover, records.KindOrigins, records.KindWake, vault.KindSecret, kindFile, tidemark.KindUnindexed} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err

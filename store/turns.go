@@ -59,27 +59,36 @@ type TurnPage struct {
 }
 
 // TurnPage returns at most limit of the turns on the path to seq, behind the
-// first offset; to the head when seq is 0. A session of messages without branches
-// is not read for that, but for a few lines that find the place; in any other one
-// turns are counted from the beginning.
+// first offset; to the head when seq is 0. Where the jumps of the path are known, only what is
+// returned is read and a few lines that find the place; elsewhere turns are counted from the beginning.
 func (v *View) TurnPage(ctx context.Context, seq, offset int64, limit int) (TurnPage, error) {
 	page := TurnPage{First: offset}
 	segments, err := v.trail(ctx)
 	if err != nil {
 		return page, err
 	}
-	end, err := v.straight(ctx, segments, seq)
+	end, runs, err := v.turnRuns(ctx, segments, seq)
 	if err != nil {
 		return page, err
 	}
-	from, total := int64(1), end.Position.Nodes
-	if end.Kind != "" && offset > 0 && offset < total {
-		from, err = v.turnStart(ctx, segments, end.Seq, offset)
+	from, left := int64(1), offset
+	for _, r := range runs {
+		if n := r.nodes(); left >= 0 && left < n {
+			from = r.from
+			if r.first+left > 1 || r.from > 1 {
+				from, err = v.turnStart(ctx, segments, &r, r.first+left)
+			}
+			left = -1
+		} else if left >= 0 {
+			left -= n
+		}
+		page.Total += r.nodes()
 	}
 	if end.Kind == "" || errors.Is(err, tidemark.ErrCorrupt) {
+		page.Total = 0
 		return v.countTurns(ctx, page, seq, limit)
 	}
-	if page.Total = total; err != nil || offset >= total {
+	if err != nil || offset >= page.Total {
 		return page, err
 	}
 	for t, err := range turnsOf(v.PathRange(ctx, end.Seq, from, 0)) {
@@ -91,6 +100,23 @@ func (v *View) TurnPage(ctx context.Context, seq, offset int64, limit int) (Turn
 		}
 	}
 	return page, nil
+}
+
+// turnRuns returns the path to seq, to the head for 0, as runs whose turns can be counted, and the line
+// that it ends at. Where they are not known that line is empty.
+func (v *View) turnRuns(ctx context.Context, segments []segment, seq int64) (tidemark.Line, []pathRun, error) {
+	end, straight, err := v.straight(ctx, segments, seq)
+	if err != nil || end.Kind == "" {
+		return tidemark.Line{}, nil, err
+	}
+	if straight {
+		return end, []pathRun{{seqRun{1, end.Seq}, 1, end.Position.Nodes}}, nil
+	}
+	runs, ok, err := v.jumped(ctx, segments, &end)
+	if err != nil || !ok {
+		return tidemark.Line{}, nil, err
+	}
+	return end, runs, nil
 }
 
 // countTurns is TurnPage for any path.
@@ -107,32 +133,64 @@ func (v *View) countTurns(ctx context.Context, page TurnPage, seq int64, limit i
 	return page, nil
 }
 
-// turnStart returns the first entry of a turn, where all entries up to end are on
-// one path: the count of nodes never decreases along it.
-func (v *View) turnStart(ctx context.Context, segments []segment, end, number int64) (int64, error) {
-	low, high := int64(1), end
-	for low < high {
-		mid := low + (high-low)/2
-		l, err := v.line(ctx, segments, mid)
-		if err != nil {
-			return 0, err
+// How turnStart looks: so often where the entry would be if the count grew evenly, at so many entries
+// on each side of it. Then it halves what is left.
+const (
+	turnGuesses = 3
+	turnWindow  = 16
+)
+
+// turnStart returns the first entry of a run whose count of nodes is number. The count never decreases along a
+// run, and in most sessions it grows evenly.
+func (v *View) turnStart(ctx context.Context, segments []segment, r *pathRun, number int64) (int64, error) {
+	low, high := r.from, r.to // the entry is one of these
+	least, most := r.first, r.last
+	for tries := 0; low < high; tries++ {
+		from := low + (high-low)/2
+		to := from
+		if tries < turnGuesses && most > least {
+			guess := low + int64(float64(high-low)*(float64(number-least)/float64(most-least)))
+			from, to = max(guess-turnWindow, low), min(guess+turnWindow, high)
 		}
-		if l.Position.Nodes > number {
-			high = mid
-		} else {
-			low = mid + 1
+		looked, found, err := from, false, tidemark.NotFoundf("session %s: entry %d: not found", v.ID, from)
+		v.linesOf(ctx, segments, from, to, func(_ *segment, l *tidemark.Line, lineErr error) bool {
+			if err = lineErr; err != nil {
+				return false
+			}
+			if looked, found = l.Seq, l.Position.Nodes >= number; found {
+				high, most = l.Seq, l.Position.Nodes
+			} else {
+				low, least = l.Seq+1, l.Position.Nodes
+			}
+			return !found
+		})
+		if err != nil || found && looked > from {
+			return looked, err
 		}
 	}
 	return low, nil
 }
 
-// TurnCount is how many turns are on the path to the head. A session of messages
-// without branches needs no reading for that.
+// TurnCount is how many turns are on the path to the head.
 func (v *View) TurnCount(ctx context.Context) (int64, error) {
 	if v.depth == v.Entries {
 		return v.Nodes, nil
 	}
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return 0, err
+	}
+	end, runs, err := v.turnRuns(ctx, segments, 0)
+	if err != nil {
+		return 0, err
+	}
 	n := int64(0)
+	if end.Kind != "" {
+		for i := range runs {
+			n += runs[i].nodes()
+		}
+		return n, nil
+	}
 	for _, err := range v.Turns(ctx, 0) {
 		if err != nil {
 			return n, err

@@ -252,27 +252,35 @@ func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemar
 	return tidemark.Line{}, tidemark.NotFoundf("session %s: entry %d: not found", v.ID, seq)
 }
 
+// linesOf hands over the lines from one seq to another, from whichever logs hold them, until yield
+// returns false or something other than a line's own damage is wrong.
+func (v *View) linesOf(ctx context.Context, segments []segment, from, to int64, yield func(*segment, *tidemark.Line, error) bool) {
+	for from <= to {
+		seg := segmentAt(segments, from)
+		last := to
+		if seg.last != 0 {
+			last = min(to, seg.last)
+		}
+		for l, err := range v.lines(ctx, seg.log, tidemark.Span{From: from - seg.offset, To: last - seg.offset}) {
+			l.Seq += seg.offset
+			if !yield(seg, &l, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+		from = last + 1
+	}
+}
+
 // entries yields the entries from one seq to another, from whichever logs hold
 // them.
 func (v *View) entries(ctx context.Context, segments []segment, from, to int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		var d tidemark.Decoder
-		for from <= to {
-			seg := segmentAt(segments, from)
-			last := to
-			if seg.last != 0 {
-				last = min(to, seg.last)
-			}
-			for l, err := range v.lines(ctx, seg.log, tidemark.Span{From: from - seg.offset, To: last - seg.offset}) {
-				l.Seq += seg.offset
-				var e tidemark.Entry
-				err = v.entryOf(&d, seg, &l, err, &e)
-				if !yield(e, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-					return
-				}
-			}
-			from = last + 1
-		}
+		v.linesOf(ctx, segments, from, to, func(seg *segment, l *tidemark.Line, err error) bool {
+			var e tidemark.Entry
+			err = v.entryOf(&d, seg, l, err, &e)
+			return yield(e, err) && (err == nil || errors.Is(err, tidemark.ErrCorrupt))
+		})
 	}
 }
 

@@ -233,6 +233,9 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		switch {
 		case err == nil:
 			t.newest, t.draft = planned.newest, 0
+			if t.jumps = append(t.jumps, planned.jumps...); t.newest.Seq-t.noted >= jumpsOften {
+				w.noteJumps(ctx, t)
+			}
 			for i := range planned.lines {
 				at := i
 				if left != nil {
@@ -379,4 +382,7 @@ func (w *Writer) Branch(ctx context.Context, seq int64) error {
 
 // Close releases the lease. It is no error to close a Writer that lost its lease
 // or never appended, or to close it twice.
-func (w *Writer) Close(ctx context.Context) error { return w.held.Close(ctx) }
+func (w *Writer) Close(ctx context.Context) error {
+	w.finishJumps(ctx)
+	return w.held.Close(ctx)
+}

@@ -21,7 +21,7 @@ const sqlKept = `select (select count(*) from tidemark.record r where r.tenant =
 // million lines.
 func (b *Backend) Kept(ctx context.Context) (sessions, bytes int64, err error) {
 	err = b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
-		each(batch.Queue(sqlKept, b.who.tenant, b.who.user, []string{tidemark.KindSegment, tidemark.KindIndex, tidemark.KindUnindexed}), func(rows pgx.Rows) error {
+		each(batch.Queue(sqlKept, b.who.tenant, b.who.user, tidemark.DerivedKinds()), func(rows pgx.Rows) error {
 			return rows.Scan(&sessions, &bytes)
 		})
 	})

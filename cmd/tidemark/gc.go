@@ -42,6 +42,9 @@ Finishes purges that were interrupted.
 
 Deletes at cold places (tidemark cold) what nothing needs any more.
 
+Notes how the paths of long sessions run that a version before this one wrote, so
+that their pages are found without reading them whole.
+
 Gives back space that nothing needs any more.`,
 		Example: "  tidemark gc --dry-run\n  tidemark gc\n  tidemark restore 7f3a",
 		Args:    usage(cobra.NoArgs),
@@ -85,6 +88,9 @@ func (a *app) clean(cmd *cobra.Command, s *store.Store, c *cleaned) (err error) 
 	if _, err := a.opened.SweepCold(cmd.Context()); err != nil {
 		c.skipped++
 		a.complain(err) // a place that does not answer keeps nothing here from being done
+	}
+	if err := s.NoteJumps(cmd.Context(), o.Holder, func(i store.Info) { a.progress("noted the path of %.8s", i.ID) }); err != nil {
+		return err
 	}
 	a.progress("giving back space")
 	c.FreedBytes, err = s.Compact(cmd.Context())
