@@ -46,11 +46,11 @@ func (s *Store) AllJobs(ctx context.Context) iter.Seq2[tidemark.Job, error] {
 	return func(yield func(tidemark.Job, error) bool) {
 		var pages []*jobPage
 		var decoding sync.WaitGroup
-		page := new(jobPage)
+		page := newJobPage()
 		decode := func() {
 			pages = append(pages, page)
 			decoding.Go(page.decode)
-			page = new(jobPage)
+			page = newJobPage()
 		}
 		for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindJob, Order: tidemark.ByID}) {
 			page.found = append(page.found, foundJob{record: r, err: err})
@@ -88,6 +88,8 @@ const jobPageSize = 128
 
 // jobPage is a part of a list of jobs.
 type jobPage struct{ found []foundJob }
+
+func newJobPage() *jobPage { return &jobPage{found: make([]foundJob, 0, jobPageSize)} }
 
 // foundJob is a record and then the job that was in it.
 type foundJob struct {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -98,16 +99,17 @@ func Beside(environ []string, config, name string) string {
 // price returns the function that prices an answer, from the built-in table and the
 // file that the options name.
 func (k *opener) price() (func(string, time.Time, tidemark.Usage) (store.Estimate, bool), error) {
-	table := prices.BuiltIn()
+	table := sync.OnceValue(prices.BuiltIn) // most commands price nothing
 	if k.Prices != "" {
-		var err error
-		if table, err = readPrices(table, k.Prices); err != nil {
+		added, err := readPrices(table(), k.Prices)
+		if err != nil {
 			return nil, err
 		}
+		table = func() *prices.Table { return added }
 	}
 	return func(model string, at time.Time, u tidemark.Usage) (store.Estimate, bool) {
-		usd, known := table.Cost(model, at, u)
-		asOf, _ := table.AsOf(model)
+		usd, known := table().Cost(model, at, u)
+		asOf, _ := table().AsOf(model)
 		return store.Estimate{USD: usd, AsOf: asOf}, known
 	}, nil
 }

@@ -211,9 +211,13 @@ func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 	if _, sealed := b.(*seal.Backend); !sealed && k.Redact == store.RedactVault {
 		return nil, errPlainVault()
 	}
-	finder, err := redact.New(k.RedactRules)
-	if err != nil {
-		return nil, err
+	find, findJSON := redact.Find, redact.FindJSON
+	if len(k.RedactRules) > 0 {
+		r, err := redact.New(k.RedactRules)
+		if err != nil {
+			return nil, err
+		}
+		find, findJSON = r.Find, r.FindJSON
 	}
 	price, err := k.price()
 	if err != nil {
@@ -223,7 +227,7 @@ func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 	rules := &store.Options{
 		Price:   price,
 		Places:  search.EachWord,
-		Secrets: secretsIn(finder),
+		Secrets: secretsIn(find, findJSON),
 		Redact:  k.Redact,
 		Marks:   func(ctx context.Context, folder string) ([]string, error) { return project.Marks(ctx, folder, environ) },
 		There:   project.Exists,
@@ -233,12 +237,12 @@ func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 }
 
 // secretsIn finds the secrets of an entry, in the form that the store needs.
-func secretsIn(r *redact.Redactor) func(tidemark.Entry) []store.Secret {
+func secretsIn(find, findJSON func(string) []redact.Secret) func(tidemark.Entry) []store.Secret {
 	return func(e tidemark.Entry) (found []store.Secret) {
 		e.EachText(func(i int, text string, raw bool) string {
-			find := r.Find
+			find := find
 			if raw {
-				find = r.FindJSON
+				find = findJSON
 			}
 			for _, s := range find(text) {
 				found = append(found, store.Secret{Text: i, From: s.From, To: s.To, Rule: s.Rule})

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/redact"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -126,5 +128,26 @@ func TestSessionsInAFolderAreFoundByTheirNames(t *testing.T) {
 			}
 		}
 		s.Close()
+	}
+}
+
+func TestWhatFindsSecretsIsMadeWhenItIsNeeded(t *testing.T) {
+	b := memory.New()
+	for name, o := range map[string]*open.Options{"without rules": {}, "with a rule": {RedactRules: []redact.Rule{{ID: "house", Regexp: "hush-[0-9]+", Keywords: []string{"hush"}}}}} {
+		rules, err := open.Rules(b, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := "sk-ant-api03-" + strings.Repeat("aB3dE5gH7j", 9)
+		found := rules.Secrets(tidemark.Say(tidemark.User, "the key is "+secret+", and hush-42"))
+		if len(found) != 1+len(o.RedactRules) {
+			t.Errorf("%s: %d secrets are found, want %d", name, len(found), 1+len(o.RedactRules))
+		}
+	}
+	if _, err := open.Rules(b, &open.Options{RedactRules: []redact.Rule{{ID: "bad", Regexp: "("}}}); !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("Rules with a rule that cannot be used = %v, want ErrInvalid", err)
+	}
+	if n := testing.AllocsPerRun(10, func() { _, _ = open.Rules(b, nil) }); n > 20 {
+		t.Errorf("Rules makes %.0f pieces of memory: something is prepared that most commands do not need", n)
 	}
 }

@@ -45,6 +45,23 @@ func (s *Store) NoteCount(ctx context.Context, id tidemark.SessionID) (int64, er
 	return r.Head.Length, err
 }
 
+// SessionsWithNotes returns the sessions of which anything is noted, so that nobody asks
+// for the NoteCount of all the others. ErrCorrupt: there may be more.
+func (s *Store) SessionsWithNotes(ctx context.Context) (map[tidemark.SessionID]bool, error) {
+	noted := make(map[tidemark.SessionID]bool)
+	for key, err := range s.backend.Walk(ctx, tidemark.Key{Kind: kindNotes}) {
+		if err != nil {
+			return noted, err
+		}
+		if key.Kind != kindNotes {
+			break
+		}
+		id, _ := sessionOf(key)
+		noted[id] = true
+	}
+	return noted, nil
+}
+
 // Notes yields the notes of the session, oldest first.
 func (v *View) Notes(ctx context.Context) iter.Seq2[Note, error] {
 	return func(yield func(Note, error) bool) {

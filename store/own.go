@@ -179,6 +179,18 @@ func (s *Store) own(ctx context.Context, i *Info, since time.Time, worker string
 	return true
 }
 
+// WorkersByID lists all workers in the order of their sessions and names, also those of
+// sessions in the trash.
+func (s *Store) WorkersByID(ctx context.Context) iter.Seq2[WorkerInfo, error] {
+	return func(yield func(WorkerInfo, error) bool) {
+		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWorker, Order: tidemark.ByID}) {
+			if !yield(workerOf(r), err) {
+				return
+			}
+		}
+	}
+}
+
 // Workers lists the workers of the sessions that match a filter, the most recently
 // changed first. It reads the records of the workers and of their sessions, and no
 // logs.

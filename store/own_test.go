@@ -65,6 +65,54 @@ func TestEachEntryIsOwnedByOneSession(t *testing.T) {
 	same(t, owned(t, s, time.Time{}), []string{"q2", "q3"})
 }
 
+func TestListsByIDHaveAllThatIsThere(t *testing.T) {
+	s := open(t)
+	w := begin(t, s, user("live"))
+	if _, err := w.AppendTo(t.Context(), "scout", user("look"), assistant("seen")); err != nil {
+		t.Fatal(err)
+	}
+	thrown := begin(t, s, user("thrown away"))
+	if _, err := thrown.AppendTo(t.Context(), "helper", user("look")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Label(t.Context(), thrown.ID(), 1, "here"); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []*store.Writer{w, thrown} {
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Trash(t.Context(), thrown.ID()); err != nil {
+		t.Fatal(err)
+	}
+	states := make(map[tidemark.SessionID]string)
+	var ids []tidemark.SessionID
+	for i, err := range s.SessionsByID(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[i.ID], ids = i.State, append(ids, i.ID)
+	}
+	same(t, states, map[tidemark.SessionID]string{w.ID(): store.Live, thrown.ID(): store.Trash})
+	if !slices.IsSorted(ids) {
+		t.Errorf("SessionsByID = %v, want them in order", ids)
+	}
+	workers := make(map[string]int64)
+	for w, err := range s.WorkersByID(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers[w.Name] += w.Entries
+	}
+	same(t, workers, map[string]int64{"scout": 2, "helper": 1})
+	noted, err := s.SessionsWithNotes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, noted, map[tidemark.SessionID]bool{thrown.ID(): true})
+}
+
 func TestOwnLeavesOutTheTrashAndWhatIsOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)

@@ -143,6 +143,13 @@ func (s *Store) SessionsWithPrefix(ctx context.Context, prefix string, limit int
 	}
 }
 
+// SessionsByID yields the sessions of all states in the order of their ids, for who has
+// to look at each: they are read as they lie, several times as fast as by their age. A
+// session that cannot be read is yielded as its id with a *tidemark.Damage.
+func (s *Store) SessionsByID(ctx context.Context) iter.Seq2[Info, error] {
+	return infosOf(s.backend.List(ctx, tidemark.Query{Kind: kindSession, Order: tidemark.ByID}))
+}
+
 // HasSessions reports whether a project has a live session.
 func (s *Store) HasSessions(ctx context.Context, project string) (bool, error) {
 	for _, err := range s.Sessions(ctx, Filter{Project: project, Limit: 1}) {

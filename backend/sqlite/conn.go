@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -202,6 +203,35 @@ func (c *conn) busyTimeout(ms int32) { lib.Xsqlite3_busy_timeout(c.tls, c.db, ms
 func (c *conn) dataVersion() uint32 {
 	lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_DATA_VERSION, c.out)
 	return uint32(libc.AtomicLoadPInt32(c.out))
+}
+
+// mainFile is the file of the store as it lies there, whatever is in the -wal file. It is
+// read through the connection, past its pages.
+type mainFile struct{ c *conn }
+
+// ReadAt returns 0 and io.EOF where the file ends before p is full.
+func (f mainFile) ReadAt(p []byte, at int64) (int, error) {
+	c := f.c
+	if rc := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_FILE_POINTER, c.out); rc != lib.SQLITE_OK {
+		return 0, c.fault(rc)
+	}
+	file := libc.AtomicLoadPUintptr(c.out)
+	methods := (*(**lib.Tsqlite3_file)(unsafe.Pointer(&file))).FpMethods
+	read := (*(**lib.Tsqlite3_io_methods)(unsafe.Pointer(&methods))).FxRead
+	data := libc.Xmalloc(c.tls, types.Size_t(len(p)))
+	if data == 0 {
+		return 0, &sqliteError{lib.SQLITE_NOMEM, fmt.Sprintf("no memory for %d bytes", len(p))}
+	}
+	defer libc.Xfree(c.tls, data)
+	// A function of the library is known by a pointer, as it is in C.
+	switch rc := (*(*func(*libc.TLS, uintptr, uintptr, int32, int64) int32)(unsafe.Pointer(&struct{ uintptr }{read})))(c.tls, file, data, int32(len(p)), at); rc {
+	case lib.SQLITE_OK:
+		return copy(p, libc.GoBytes(data, len(p))), nil
+	case lib.SQLITE_IOERR_SHORT_READ:
+		return 0, io.EOF
+	default:
+		return 0, &sqliteError{rc, libc.GoString(lib.Xsqlite3_errstr(c.tls, rc))}
+	}
 }
 
 // keepWAL keeps the -wal and -shm files, emptied, when the last connection

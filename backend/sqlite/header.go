@@ -59,27 +59,12 @@ type header struct {
 	quiet bool  // the -wal file is empty, so the file is complete on its own
 }
 
-// headerOf reads the header through SQLite, with a connection that was opened
-// when the files were in the state before. Opening and closing a file of the
-// store by other means would release this process's locks on it.
+// headerOf reads the header through a connection that was opened when the files were in
+// the state before. Opening and closing a file of the store by other means would release
+// this process's locks on it. No statement is used: it would have SQLite read all of the
+// schema, which takes longer than everything else that is known of the file this early.
 func headerOf(c *conn, path string, before *fileState) (*header, error) {
-	h := new(header)
-	err := c.do(`SELECT pgno, data FROM sqlite_dbpage WHERE pgno <= 2`, nil, func(s *stmt) {
-		data := s.view(1)
-		if s.int(0) == 1 {
-			copy(h.bytes[:], data)
-			h.wide = isWide(data)
-			h.page = len(data) > narrowBytes && beginsPage(data[narrowBytes:])
-		} else if len(data) > 0 {
-			h.tree = treeKind(data[0]) != 0
-			h.page = h.page || len(data) == narrowBytes && beginsPage(data)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	h.look(path, before)
-	return h, nil
+	return readHeader(mainFile{c}, path, before)
 }
 
 // rawHeader reads the header of a file that SQLite cannot open.
@@ -90,6 +75,10 @@ func rawHeader(path string) (*header, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return readHeader(f, path, before)
+}
+
+func readHeader(f io.ReaderAt, path string, before *fileState) (*header, error) {
 	h := new(header)
 	if _, err := f.ReadAt(h.bytes[:], 0); err != nil && err != io.EOF {
 		return nil, err

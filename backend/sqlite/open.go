@@ -134,7 +134,7 @@ func find(path string) (string, bool, error) {
 // together with its -wal file.
 func identify(path string, known int64) error {
 	before := fileStateOf(path)
-	c, err := openLenient(path, unchanging)
+	c, err := openConn(path, unchanging)
 	if err == nil {
 		err = identifyBy(c, path, before, known)
 		c.close()

@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -49,6 +52,43 @@ func TestWhatIsNotAStoreIsRefusedAndLeftAlone(t *testing.T) {
 	}
 	if d := cmp.Diff(before, contents(t, dir)); d != "" {
 		t.Errorf("refusing changed something:\n%s", d)
+	}
+}
+
+// To read the schema takes longer than everything else that opening does.
+func TestAFileIsIdentifiedWithoutItsSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tidemark.db")
+	b, err := Open(t.Context(), path, &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := fileStateOf(path)
+	c, err := openConn(path, unchanging)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	if err := identifyBy(c, path, before, Format); err != nil {
+		t.Errorf("identifyBy = %v", err)
+	}
+	dbs := (*(**lib.Tsqlite3)(unsafe.Pointer(&c.db))).FaDb
+	main := (*(**lib.TDb)(unsafe.Pointer(&dbs))).FpSchema
+	if (*(**lib.TSchema)(unsafe.Pointer(&main))).FschemaFlags&lib.DB_SchemaLoaded != 0 {
+		t.Error("the schema was read")
+	}
+	raw, err := rawHeader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, err := headerOf(c, path, before)
+	if err != nil || *through != *raw {
+		t.Errorf("headerOf = %+v, %v, want what lies in the file: %+v", through, err, raw)
+	}
+	if n, err := (mainFile{c}).ReadAt(make([]byte, 8), raw.size-4); n != 0 || err != io.EOF {
+		t.Errorf("ReadAt over the end = %d, %v, want 0, EOF", n, err)
 	}
 }
 

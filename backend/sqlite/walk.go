@@ -13,11 +13,16 @@ import (
 const sqlWalk = `SELECT kind, id FROM record WHERE (kind, id) > (?1, ?2)
 UNION SELECT kind, id FROM log WHERE (kind, id) > (?1, ?2) AND kind <> '' ORDER BY 1, 2 LIMIT ?3`
 
+// walkRows is how many keys are read first: each opening of a plain store asks whether
+// there is anything at all.
+const walkRows = 2
+
 // Walk yields every key. When a damaged page is in the way, it yields what can
 // be reached from both ends, and then the *Damage.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
-		for more := true; more; {
+		rows := walkRows
+		for more := true; more; rows = pageRows {
 			var keys []tidemark.Key
 			var damage error
 			err := b.snapshot(ctx, func(c *conn) (err error) {
@@ -25,9 +30,9 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 				err = c.do(sqlWalk, func(s *stmt) {
 					s.setText(1, after.Kind)
 					s.setText(2, after.ID)
-					s.setInt(3, pageRows)
+					s.setInt(3, int64(rows))
 				}, func(s *stmt) { keys = append(keys, tidemark.Key{Kind: s.text(0), ID: s.text(1)}) })
-				more = len(keys) == pageRows
+				more = len(keys) == rows
 				if isCorrupt(err) {
 					damage = &tidemark.Damage{Place: "tables record and log", What: "some keys cannot be named: " + err.Error()}
 					more = false

@@ -51,42 +51,45 @@ func (y *syncer) push(ctx context.Context, own *head) error {
 // pushed, by shard.
 func (y *syncer) changed(ctx context.Context) (map[int][]tidemark.SessionID, error) {
 	workers := make(map[tidemark.SessionID]int64)
-	for _, where := range []string{store.Live, store.Trash} {
-		for w, err := range y.s.Workers(ctx, store.Filter{State: where}) {
-			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-				return nil, err
-			}
-			workers[w.Session] += w.Entries
+	for w, err := range y.s.WorkersByID(ctx) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
 		}
+		workers[w.Session] += w.Entries
+	}
+	noted, err := y.s.SessionsWithNotes(ctx)
+	named := err == nil
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return nil, err
 	}
 	todo := make(map[int][]tidemark.SessionID)
 	here := make(map[tidemark.SessionID]bool)
-	for _, where := range []string{store.Live, store.Trash} {
-		for i, err := range y.s.Sessions(ctx, store.Filter{State: where}) {
-			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-				return nil, err
-			}
-			here[i.ID] = true
-			if err != nil || i.Owner != "" || !y.selects(i.Project, i.Tags) {
-				continue
-			}
-			notes, err := y.s.NoteCount(ctx, i.ID)
-			if err != nil {
-				return nil, err
-			}
-			st, all, err := y.state(ctx, i.ID)
-			if err != nil {
-				return nil, err
-			}
-			now := *st
-			now.Version, now.Lines, now.Notes, now.Workers = i.Version(), i.Entries, notes, workers[i.ID]
-			if now.Purged = false; !y.anew && st.Version == now.Version && st.Lines == now.Lines && st.Notes == now.Notes && st.Workers == now.Workers && !st.Purged {
-				continue
-			}
-			now.Told = false
-			*st, all.changed = now, true
-			todo[shardOf(i.ID)] = append(todo[shardOf(i.ID)], i.ID)
+	for i, err := range y.s.SessionsByID(ctx) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
 		}
+		here[i.ID] = true
+		if err != nil || i.Owner != "" || !y.selects(i.Project, i.Tags) {
+			continue
+		}
+		var notes int64
+		if noted[i.ID] || !named {
+			if notes, err = y.s.NoteCount(ctx, i.ID); err != nil {
+				return nil, err
+			}
+		}
+		st, all, err := y.state(ctx, i.ID)
+		if err != nil {
+			return nil, err
+		}
+		now := *st
+		now.Version, now.Lines, now.Notes, now.Workers = i.Version(), i.Entries, notes, workers[i.ID]
+		if now.Purged = false; !y.anew && st.Version == now.Version && st.Lines == now.Lines && st.Notes == now.Notes && st.Workers == now.Workers && !st.Purged {
+			continue
+		}
+		now.Told = false
+		*st, all.changed = now, true
+		todo[shardOf(i.ID)] = append(todo[shardOf(i.ID)], i.ID)
 	}
 	return todo, y.gone(ctx, here, todo)
 }

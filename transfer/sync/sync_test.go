@@ -131,6 +131,41 @@ func (h *home) path(id tidemark.SessionID) (texts []string) {
 	return texts
 }
 
+// counting counts the records that are asked for one by one.
+type counting struct {
+	*memory.Backend
+	gets atomic.Int64
+}
+
+func (c *counting) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
+	c.gets.Add(1)
+	return c.Backend.Get(ctx, key)
+}
+
+func TestUnchangedSessionsAreNotReadOneByOne(t *testing.T) {
+	a := newHome(t, "a")
+	c := &counting{Backend: memory.New()}
+	a.s = a.over(c)
+	a.join(t.TempDir(), nil)
+	gets := func() int64 {
+		a.sync()
+		before := c.gets.Load()
+		if r := a.sync(); r.Pushed.Sessions != 0 {
+			t.Errorf("%d sessions were pushed again", r.Pushed.Sessions)
+		}
+		return c.gets.Load() - before
+	}
+	noted := a.create("noted", "a line")
+	a.must(a.s.Label(t.Context(), noted, 1, "here"))
+	few := gets()
+	for range 40 {
+		a.create("more", "a line")
+	}
+	if many := gets(); many != few {
+		t.Errorf("a sync with 41 unchanged sessions asks for %d records, with one %d", many, few)
+	}
+}
+
 // told is a session as every machine has to have it: its entries by name, each with
 // what it follows, and what is said about it.
 func (h *home) told(id tidemark.SessionID) map[string]string {
