@@ -438,6 +438,9 @@ func (m *mover) run() {
 		left = min(left, 1) // not at once again
 	}
 	m.ended(left)
+	if err == nil {
+		m.b.runJob(context.Background(), &job{alone: true, do: (*writer).writeBack})
+	}
 }
 
 // ended is called with how much was left after the last step. A commit that came since

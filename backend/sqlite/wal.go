@@ -84,6 +84,15 @@ func (w *writer) lengthen() {
 	a.size += n
 }
 
+// writeBack writes the log back once it is half as long as where SQLite would do it, as
+// a part of somebody's commit. What a reader is in the way of is written back later.
+func (w *writer) writeBack() error {
+	if frames, _ := w.c.walFrames(); frames >= backFrames/2 {
+		w.c.run("PRAGMA wal_checkpoint(PASSIVE)")
+	}
+	return nil
+}
+
 // walBytes is how much of the -wal file is used by commits, as far as the last
 // transaction saw.
 func (c *conn) walBytes() int64 {

@@ -224,3 +224,29 @@ func TestAWALFileThatEndsInZerosIsReadByThoseWhoOnlyRead(t *testing.T) {
 		t.Errorf("%d lines, want 12", n)
 	}
 }
+
+// The log is written back behind the writers, and the next commit begins it anew.
+func TestAfterTheMoveALongLogIsWrittenBack(t *testing.T) {
+	for _, x := range []struct {
+		pages int64
+		anew  bool
+	}{{20, false}, {backFrames / 2, true}} {
+		b, log := patient(t), key("session", "long")
+		harm(t, b, "PRAGMA synchronous=OFF")
+		seq, pages := int64(0), int64(0)
+		for pages < x.pages {
+			seq++
+			appendLong(t, b, log, seq)
+			pages, _ = b.writer.c.walFrames()
+		}
+		together(t, b, 8, 1)
+		b.mover.run()
+		if n := rowsArrived(t, b); n != 0 {
+			t.Errorf("%d rows have not been moved", n)
+		}
+		appendLong(t, b, log, seq+1)
+		if after, _ := b.writer.c.walFrames(); (after < pages) != x.anew {
+			t.Errorf("%d pages in the log before, %d after", pages, after)
+		}
+	}
+}
