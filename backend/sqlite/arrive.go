@@ -380,10 +380,14 @@ type mover struct {
 	mu      sync.Mutex
 	timer   *time.Timer // not nil: it runs when that fires
 	running bool
+	missed  bool // a commit came while it ran
 }
 
 // arrived is called after a commit, with how much waits.
 func (m *mover) arrived(bytes int) {
+	m.mu.Lock()
+	m.missed = m.running
+	m.mu.Unlock()
 	switch {
 	case bytes >= moveBytes:
 		m.now()
@@ -430,11 +434,22 @@ func (m *mover) run() {
 			return err
 		}})
 	}
-	m.mu.Lock()
-	m.running = false
-	m.mu.Unlock()
 	if err != nil {
 		left = min(left, 1) // not at once again
 	}
+	m.ended(left)
+	if err == nil {
+		m.b.runJob(context.Background(), &job{alone: true, do: (*writer).writeBack})
+	}
+}
+
+// ended is called with how much was left after the last step. A commit that came since
+// then found the mover running.
+func (m *mover) ended(left int) {
+	m.mu.Lock()
+	if m.running = false; m.missed {
+		left = max(left, 1)
+	}
+	m.mu.Unlock()
 	m.arrived(left)
 }

@@ -721,3 +721,16 @@ func TestRecoveredStoreKeepsWhatHasArrived(t *testing.T) {
 	}
 	expectTogether(t, opened(t, path, nil), 8, 30)
 }
+
+// Between its last step and its end the mover still counts as running.
+func TestWhatArrivesWhenTheMoverIsAboutToEndIsMovedLater(t *testing.T) {
+	b := patient(t)
+	b.mover.running = true
+	together(t, b, 8, 1)
+	b.mover.ended(0)
+	b.mover.mu.Lock()
+	defer b.mover.mu.Unlock()
+	if b.mover.timer == nil {
+		t.Error("nobody moves what has arrived")
+	}
+}

@@ -47,7 +47,8 @@ type writer struct {
 	data      int64                      // SQLite's count of changes made by others
 	purged    bool                       // a log was dropped in this transaction
 	sparing   bool                       // there is hardly any space left
-	broken    error                      // not nil: nothing is acknowledged any more
+	ahead     ahead
+	broken    error // not nil: nothing is acknowledged any more
 
 	// Lines that have arrived, see arrived.go:
 	leastLogs int
@@ -278,6 +279,9 @@ func (w *writer) transact(group []*pending) ([]*pending, error) {
 	tight, err := w.fits(group)
 	if err != nil {
 		return group, w.rollBack(err)
+	}
+	if !tight {
+		w.lengthen()
 	}
 	w.purged = false
 	w.arriving = !tight && w.mayArrive(group)

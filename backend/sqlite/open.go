@@ -47,7 +47,7 @@ var pragmas = []string{"busy_timeout=10000", "temp_store=MEMORY", "cell_size_che
 // writing pragmas. FULL is what makes a commit durable. secure_delete overwrites
 // what a purge removes. A size limit lets the last process to close empty the
 // -wal file.
-var writing = append(slices.Clip(pragmas), "synchronous=FULL", "secure_delete=ON", "journal_size_limit=16777216", "wal_autocheckpoint=1000")
+var writing = append(slices.Clip(pragmas), "synchronous=FULL", "secure_delete=ON", "journal_size_limit=16777216", fmt.Sprintf("wal_autocheckpoint=%d", backFrames))
 
 var reading = append(slices.Clip(pragmas), "query_only=ON")
 

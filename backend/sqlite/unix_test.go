@@ -163,6 +163,18 @@ func TestFullDiskLetsALogGoThatIsLargerThanTheReserve(t *testing.T) {
 	}
 }
 
+// Zeros take no room from commits.
+func TestOnANearlyFullDiskTheWALFileIsNotMadeLonger(t *testing.T) {
+	dir := mounted(t, "size=15m")
+	b, log := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true}), key("session", "s")
+	for seq := int64(1); seq <= 40; seq++ {
+		appendLong(t, b, log, seq)
+		if file, used := walOf(t, b); int64(len(file)) != used {
+			t.Fatalf("after %d commits: %d bytes, of which %d hold commits", seq, len(file), used)
+		}
+	}
+}
+
 func TestStoreIsNotMadeSmallerWhereThereIsNoRoomForIt(t *testing.T) {
 	dir := mounted(t, "size=24m")
 	b := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true})
