@@ -89,26 +89,63 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 			clear(*room) // who keeps a line keeps it alone
 			pages.Put(room)
 		}()
-		for i, span := range spans {
-			p := pager{log: log, span: span, index: i, first: -1, found: *room}
-			for !p.done {
-				next := p
-				err := b.snapshot(ctx, func(c *conn) error {
-					next = p // it starts over when it is called again
-					return next.next(c)
-				})
-				if err != nil {
-					yield(tidemark.Line{}, err)
+		r := spanReader{spans: spans, p: pager{log: log, span: spans[0], first: -1, found: *room}}
+		for !r.done() {
+			next := r
+			err := b.snapshot(ctx, func(c *conn) error {
+				next = r // it starts over when it is called again
+				return next.next(c)
+			})
+			if err != nil {
+				yield(tidemark.Line{}, err)
+				return
+			}
+			r = next
+			*room = r.p.found
+			for i := range r.p.found {
+				if !yield(r.p.found[i].line, r.p.found[i].err) {
 					return
 				}
-				p = next
-				*room = p.found
-				for i := range p.found {
-					if !yield(p.found[i].line, p.found[i].err) {
-						return
-					}
-				}
 			}
+		}
+	}
+}
+
+// spanReader reads spans one after the other: many small ones, as an index asks for, in one
+// snapshot.
+type spanReader struct {
+	spans []tidemark.Span
+	p     pager // of the span that is next
+}
+
+func (r *spanReader) done() bool { return r.p.index == len(r.spans) }
+
+// next reads a page of the next span, and as many whole spans behind it as fit in.
+func (r *spanReader) next(c *conn) error {
+	r.p.found = r.p.found[:0]
+	h, headErr := readHead(c, r.p.log)
+	bytes := 0
+	for first := true; ; first = false {
+		had, before := len(r.p.found), r.p
+		err := r.p.next(c, h, headErr)
+		switch {
+		case err != nil && !first: // what was read before that is yielded first
+			r.p = before
+			return nil
+		case err != nil || !r.p.done:
+			return err
+		}
+		for _, f := range r.p.found[had:] {
+			bytes += len(f.line.Body)
+		}
+		r.p = pager{log: r.p.log, index: r.p.index + 1, first: -1, found: r.p.found}
+		if r.done() {
+			return nil
+		}
+		// What a span without an end has is what is there when its turn comes.
+		r.p.span = r.spans[r.p.index]
+		if n := r.p.span.To - r.p.span.From; r.p.span.To == 0 || len(r.p.found)+int(min(n, pageRows)) >= pageRows || bytes >= pageBytes {
+			return nil
 		}
 	}
 }
@@ -131,11 +168,10 @@ type found struct {
 // pages are the rooms for the lines of a page.
 var pages = sync.Pool{New: func() any { return new([]found) }}
 
-// next reads a page. The number of the log is looked up for every page: the log
-// may have been dropped since the last one, and its number may have been reused.
-func (p *pager) next(c *conn) error {
-	p.found = p.found[:0]
-	h, err := readHead(c, p.log)
+// next reads a page, behind what was found before. The number of the log is looked up in
+// every snapshot: the log may have been dropped since the last one, and its number may
+// have been reused.
+func (p *pager) next(c *conn, h head, err error) error {
 	var damage *tidemark.Damage
 	switch {
 	case errors.As(err, &damage):

@@ -173,7 +173,7 @@ func (ix *Index) verify(ctx context.Context, s kept) error {
 	}
 	r, err := segment.Open(ctx, ix.fetch(s.ID, false), s.Blocks)
 	if err == nil {
-		_, err = segment.Merge(ctx, []*segment.Reader{r}, func([]byte) error { return nil })
+		err = r.Verify(ctx)
 	}
 	return err
 }

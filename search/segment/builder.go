@@ -160,15 +160,18 @@ func (b *Builder) Write(emit Emit) error {
 	if err := table.flush(); err != nil {
 		return err
 	}
-	words := &treeWriter{w: w, kind: wordBlock}
-	if err := b.writeWords(w, words, order); err != nil {
+	words, pairs := &treeWriter{w: w, kind: wordBlock}, newPairs(w, len(order))
+	if err := b.writeWords(w, words, pairs, order); err != nil {
 		return err
 	}
 	wordRoot, err := words.finish()
 	if err != nil {
 		return err
 	}
-	return w.footer(table, words.keys, logs.keys, logRoot, wordRoot)
+	if err := b.pair(pairs, order); err != nil {
+		return err
+	}
+	return w.footer(table, words.keys, logs.keys, logRoot, wordRoot, pairs)
 }
 
 // order returns the lines by time, log and seq: their ranks are their numbers.
@@ -197,7 +200,7 @@ func (b *Builder) usesAtOnce() int { return min(max(len(b.uses)/4, 1<<18), 1<<20
 
 // writeWords writes the words in their order: some at a time, whose uses are
 // dealt out to them by going through all lines.
-func (b *Builder) writeWords(w *writer, words *treeWriter, order []uint32) error {
+func (b *Builder) writeWords(w *writer, words *treeWriter, pairs *pairs, order []uint32) error {
 	sorted := b.words.sorted()
 	rank := make([]uint32, len(sorted))
 	for i, n := range sorted {
@@ -229,6 +232,7 @@ func (b *Builder) writeWords(w *writer, words *treeWriter, order []uint32) error
 			if value, err = encode.word(value[:0], word, uses[at:end]); err != nil {
 				return err
 			}
+			pairs.word(word, words.keys, encode.lists.count)
 			if err = words.add(word, value); err != nil {
 				return err
 			}
@@ -255,10 +259,7 @@ func (b *Builder) renumber(rank []uint32) {
 // as number << 32 | place; no place is noPlace.
 func (b *Builder) deal(order []uint32, from, to uint32, ends []int, uses []uint64) {
 	for number, i := range order {
-		end := len(b.uses)
-		if int(i)+1 < len(b.lines) {
-			end = b.lines[i+1].from
-		}
+		end := b.endOf(i)
 		place := uint32(0)
 		for j := b.lines[i].from; j < end; j++ {
 			use := b.uses[j]
@@ -279,6 +280,50 @@ func (b *Builder) deal(order []uint32, from, to uint32, ends []int, uses []uint6
 			}
 		}
 	}
+}
+
+// endOf returns where the uses of a line end.
+func (b *Builder) endOf(line uint32) int {
+	if int(line)+1 < len(b.lines) {
+		return b.lines[line+1].from
+	}
+	return len(b.uses)
+}
+
+// pair adds the pairs of all lines, whose words are named by their ranks by now.
+func (b *Builder) pair(p *pairs, order []uint32) error {
+	if !p.choose() {
+		return nil
+	}
+	index := make([]uint16, len(b.words.ends)) // of each word among the paired ones, + 1
+	for i, w := range p.words {
+		index[w.ordinal] = uint16(i + 1)
+	}
+	var uses []placed
+	for number, i := range order {
+		uses = uses[:0]
+		end := b.endOf(i)
+		place := uint32(0)
+		for j := b.lines[i].from; j < end; j++ {
+			use := b.uses[j]
+			switch code := use & 0xff; code {
+			case placeNone:
+				continue
+			case placeAway:
+				j++
+				place = b.uses[j]
+			default:
+				place += code
+			}
+			if at := index[use>>8]; at > 0 {
+				uses = append(uses, placedAt(place, int(at-1)))
+			}
+		}
+		if err := p.line(int64(number), uses, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // noPlace stands for a word without a place.

@@ -64,10 +64,15 @@ func everything(t *testing.T, b blocks) {
 	if _, err := segment.Merge(t.Context(), []*segment.Reader{r, r.Except(segment.Without{"session 0001": {{From: 2, To: 4}}})}, new(blocks).emit); damaged(err) != nil {
 		t.Fatal(err)
 	}
+	asked = 0
+	if err := r.Verify(t.Context()); damaged(err) != nil {
+		t.Fatal(err)
+	}
 }
 
 // FuzzBlock puts a forged block in the place of one.
 func FuzzBlock(f *testing.F) {
+	defer segment.PairsFrom(1, 200)()
 	whole := build(f, many(450, 12))
 	for i, b := range whole {
 		f.Add(uint16(i), b)
@@ -146,7 +151,7 @@ func TestATreeThatSharesItsLeavesIsReported(t *testing.T) {
 	}
 	node(2, width+2)
 	forged.emit([]byte{'G', 0, 0, 1, 's', 0})
-	forged.emit([]byte{'F', segment.Version, 1, width, 1, byte(len(forged)), width + 1, byte(len(forged) - 1), 0, 0})
+	forged.emit([]byte{'F', 1, 1, width, 1, byte(len(forged)), width + 1, byte(len(forged) - 1), 0, 0})
 	r := open(t, forged)
 	for _, err := range segment.Search(t.Context(), []*segment.Reader{r}, segment.Query{All: [][]tidemark.Term{{{Word: "k", Prefix: true}}}}) {
 		if !errors.Is(err, tidemark.ErrCorrupt) || !strings.Contains(err.Error(), "not in order") {

@@ -257,10 +257,11 @@ func appendPlaces(b []byte, places []uint32) (where []byte, single bool) {
 
 // list is a word of a segment: where its lines are.
 type list struct {
-	count  int
-	places bool
-	inline []byte // the chunks, where they stand beside the word
-	bare   bool   // a single chunk without its header
+	ordinal int64 // of the word
+	count   int
+	places  bool
+	inline  []byte // the chunks, where they stand beside the word
+	bare    bool   // a single chunk without its header
 
 	rows       int64 // else: how many rows
 	first      int64 // block of the first

@@ -37,7 +37,20 @@ func (r *Reader) lookup(ctx context.Context, q *Query) (map[tidemark.Term][]list
 			ranges[i] = prefixed([]byte(t.Word))
 		}
 	}
-	leaves, err := r.leaves(ctx, r.wordRoot, wordBlock, ranges)
+	lists, err := r.lists(ctx, r.wordRoot, wordBlock, ranges)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range terms {
+		found[t] = lists[i]
+	}
+	return found, nil
+}
+
+// lists returns the lists of each of some ranges of a tree.
+func (r *Reader) lists(ctx context.Context, root int64, kind byte, ranges []keyRange) ([][]list, error) {
+	found := make([][]list, len(ranges))
+	leaves, err := r.leaves(ctx, root, kind, ranges)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +63,10 @@ func (r *Reader) lookup(ctx context.Context, q *Query) (map[tidemark.Term][]list
 		if err != nil {
 			return nil, err
 		}
-		for i, t := range terms {
+		for i := range ranges {
 			for _, number := range leaves[i] {
 				if at, ok := slices.BinarySearch(blocks[:n], number); ok {
-					if found[t], err = r.listsIn(found[t], number, got[at], ranges[i]); err != nil {
+					if found[i], err = r.listsIn(found[i], number, got[at], kind, ranges[i]); err != nil {
 						return nil, err
 					}
 				}
@@ -64,10 +77,10 @@ func (r *Reader) lookup(ctx context.Context, q *Query) (map[tidemark.Term][]list
 	return found, nil
 }
 
-// listsIn appends the lists of the words of a leaf that are in a range.
-func (r *Reader) listsIn(lists []list, number int64, block []byte, within keyRange) ([]list, error) {
+// listsIn appends the lists of the keys of a leaf that are in a range.
+func (r *Reader) listsIn(lists []list, number int64, block []byte, kind byte, within keyRange) ([]list, error) {
 	var l leaf
-	if err := l.open(number, block, wordBlock); err != nil {
+	if err := l.open(number, block, kind); err != nil {
 		return lists, err
 	}
 	for {
@@ -82,6 +95,7 @@ func (r *Reader) listsIn(lists []list, number int64, block []byte, within keyRan
 		if err != nil {
 			return lists, err
 		}
+		list.ordinal = l.ordinal
 		lists = append(lists, list)
 	}
 }

@@ -28,6 +28,8 @@ func (m *marks) has(number uint32) bool { return m.set[number/64]&(1<<(number%64
 
 func (m *marks) size() int { return m.count }
 
+func (m *marks) coming() []uint32 { return nil }
+
 // seek implements source.
 func (m *marks) seek(_ context.Context, target int64) (int64, error) {
 	if target < 0 {

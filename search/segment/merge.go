@@ -60,15 +60,27 @@ func Merge(ctx context.Context, segments []*Reader, emit Emit) (lines int, err e
 	if err := m.mergeLines(ctx); err != nil {
 		return 0, err
 	}
-	words := &treeWriter{w: m.w, kind: wordBlock}
-	if err := m.mergeWords(ctx, words); err != nil {
+	words, pairs := &treeWriter{w: m.w, kind: wordBlock}, newPairs(m.w, m.table.count)
+	if err := m.mergeWords(ctx, words, pairs); err != nil {
 		return 0, err
 	}
 	wordRoot, err := words.finish()
 	if err != nil {
 		return 0, err
 	}
-	return m.table.count, m.w.footer(&m.table, words.keys, int64(len(m.names)), logRoot, wordRoot)
+	if err := m.pair(ctx, pairs); err != nil {
+		return 0, err
+	}
+	return m.table.count, m.w.footer(&m.table, words.keys, int64(len(m.names)), logRoot, wordRoot, pairs)
+}
+
+// Verify reads all blocks of a segment: ErrCorrupt when one of them cannot be read.
+func (r *Reader) Verify(ctx context.Context) error {
+	_, err := Merge(ctx, []*Reader{r}, func([]byte) error { return nil })
+	if err == nil {
+		err = r.verifyPairs(ctx)
+	}
+	return err
 }
 
 // gone stands for a log or line that is left out.
@@ -283,7 +295,7 @@ func (m *merger) leastLine(ctx context.Context, scans []*tableScan) (best int, l
 	return best, least, nil
 }
 
-func (m *merger) mergeWords(ctx context.Context, out *treeWriter) error {
+func (m *merger) mergeWords(ctx context.Context, out *treeWriter, pairs *pairs) error {
 	scans, err := m.scans(ctx, wordBlock)
 	if err != nil {
 		return err
@@ -292,6 +304,9 @@ func (m *merger) mergeWords(ctx context.Context, out *treeWriter) error {
 	var value []byte
 	var at []int
 	readings := make([]reading, len(m.segments))
+	for i := range readings {
+		readings[i].atOnce = rowsAhead
+	}
 	for {
 		var key []byte
 		if key, at = least(scans, at[:0]); len(at) == 0 {
@@ -314,6 +329,7 @@ func (m *merger) mergeWords(ctx context.Context, out *treeWriter) error {
 			if value, err = lists.finish(value[:0]); err != nil {
 				return err
 			}
+			pairs.word(key, out.keys, lists.count)
 			if err := out.add(key, value); err != nil {
 				return err
 			}
@@ -325,6 +341,87 @@ func (m *merger) mergeWords(ctx context.Context, out *treeWriter) error {
 		}
 	}
 }
+
+// pairedAtOnce is how many lines are gathered before their pairs are added: the lists
+// of all paired words are gone through side by side.
+const pairedAtOnce = 1024
+
+// pair adds the pairs of all lines. Those of the segments that are merged are of no use,
+// since other words may be paired in them: the places are read once more.
+func (m *merger) pair(ctx context.Context, p *pairs) error {
+	if !p.choose() {
+		return nil
+	}
+	readings, words, err := m.readPaired(ctx, p)
+	if err != nil {
+		return err
+	}
+	var lines [pairedAtOnce]struct {
+		uses    []placed
+		unknown []int
+	}
+	var places []uint32
+	for from := 0; from < m.table.count; from += pairedAtOnce {
+		to := min(from+pairedAtOnce, m.table.count)
+		for i := range lines {
+			lines[i].uses, lines[i].unknown = lines[i].uses[:0], lines[i].unknown[:0]
+		}
+		for i, r := range readings {
+			for !r.over && int(r.number) < to {
+				l := &lines[int(r.number)-from]
+				where, single, err := r.where()
+				if err != nil {
+					return err
+				}
+				known := false
+				if places, known = readPlaces(places[:0], where, single); !known {
+					l.unknown = append(l.unknown, words[i])
+				}
+				for _, place := range places {
+					l.uses = append(l.uses, placedAt(place, words[i]))
+				}
+				if err := r.next(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		for i := range to - from {
+			if err := p.line(int64(from+i), lines[i].uses, lines[i].unknown); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readPaired begins to read the lists of the paired words in each segment; words says
+// which of them each list is of.
+func (m *merger) readPaired(ctx context.Context, p *pairs) (readings []*reading, words []int, err error) {
+	ranges := make([]keyRange, len(p.words))
+	for i, w := range p.words {
+		ranges[i] = oneKey(w.word)
+	}
+	for i, s := range m.segments {
+		found, err := s.lists(ctx, s.wordRoot, wordBlock, ranges)
+		if err != nil {
+			return nil, nil, err
+		}
+		for word, lists := range found {
+			for _, l := range lists {
+				r := &reading{atOnce: pairedRowsAhead}
+				r.begin(s, l, m.numbers[i])
+				if err := r.next(ctx); err != nil {
+					return nil, nil, err
+				}
+				readings, words = append(readings, r), append(words, word)
+			}
+		}
+	}
+	return readings, words, nil
+}
+
+// pairedRowsAhead is how many rows are read at once of each of many lists.
+const pairedRowsAhead = 4
 
 // mergeLists joins the lists of one word.
 func (m *merger) mergeLists(ctx context.Context, out *listWriter, readings []reading, of []int) error {
@@ -366,6 +463,7 @@ type reading struct {
 	r       *Reader
 	l       list
 	numbers []uint32 // what the numbers become
+	atOnce  int      // rows that are read at once
 
 	over   bool
 	number uint32 // the current one, in the merged segment
@@ -425,7 +523,7 @@ func (d *reading) load(ctx context.Context) (err error) {
 	}
 	if len(d.ahead) == 0 {
 		var numbers []int64
-		for i := d.row; i < d.l.rows && len(numbers) < rowsAhead; i++ {
+		for i := d.row; i < d.l.rows && len(numbers) < d.atOnce; i++ {
 			numbers = append(numbers, d.l.block(i))
 		}
 		if d.ahead, err = d.r.blocks(ctx, numbers); err != nil {

@@ -21,6 +21,8 @@ type Reader struct {
 	logRoot, wordRoot  int64
 	tableFirst         int64
 	oldest, newest     int64
+	pairRoot           int64 // 0: there are no pairs
+	often, slabs       int64 // lines of a paired word, slabs of the pairs
 	without            Without
 
 	mu    sync.Mutex
@@ -32,18 +34,32 @@ type Reader struct {
 // footer is the last block of a segment:
 //
 //	F, version, lines, words, logs, root of the logs, first block of the table,
-//	root of the words, time of the oldest line, how much newer the newest is
-func (w *writer) footer(t *tableWriter, words, logs int64, logRoot, wordRoot int64) error {
-	if err := w.endRows(); err != nil {
+//	root of the words, time of the oldest line, how much newer the newest is;
+//
+// and, where there are pairs, in version 2:
+//
+//	root of the pairs, how many lines a paired word has at least, how many slabs there are
+func (w *writer) footer(t *tableWriter, words, logs int64, logRoot, wordRoot int64, p *pairs) error {
+	pairRoot, often, slabs, err := p.finish()
+	if err == nil {
+		err = w.endRows()
+	}
+	if err != nil {
 		return err
 	}
-	b := []byte{footerBlock, Version}
+	b := []byte{footerBlock, 1}
 	for _, v := range []int64{int64(t.count), words, logs, logRoot, t.first, wordRoot} {
 		b = appendUint(b, uint64(v))
 	}
 	b = appendInt(b, t.oldest)
 	b = appendUint(b, uint64(t.newest-t.oldest))
-	_, err := w.put(b)
+	if pairRoot > 0 {
+		b[1] = 2
+		for _, v := range []int64{pairRoot, often, slabs} {
+			b = appendUint(b, uint64(v))
+		}
+	}
+	_, err = w.put(b)
 	return err
 }
 
@@ -59,14 +75,18 @@ func Open(ctx context.Context, fetch Fetch, blocks int64) (*Reader, error) {
 	if s.byte() != footerBlock {
 		return nil, corrupt(blocks, "not the end of a segment")
 	}
-	if v := s.byte(); v != Version {
-		return nil, newer(blocks, v)
+	version := s.byte()
+	if version == 0 || version > Version {
+		return nil, newer(blocks, version)
 	}
 	below := uint64(blocks - 1)
 	r.lines, r.words, r.logs = s.upTo(MaxLines), s.upTo(math.MaxInt32), s.upTo(math.MaxInt32)
 	r.logRoot, r.tableFirst, r.wordRoot = s.upTo(below), s.upTo(below), s.upTo(below)
 	r.oldest = s.int()
 	r.newest = r.oldest + s.upTo(math.MaxInt64)
+	if version > 1 {
+		r.pairRoot, r.often, r.slabs = s.upTo(below), s.upTo(MaxLines), s.upTo(maxSlabs)
+	}
 	tables := (r.lines + tableLines - 1) / tableLines
 	if s.bad || !s.done() || r.newest < r.oldest || r.lines > 0 && (r.tableFirst == 0 || r.tableFirst+tables > blocks) {
 		return nil, corrupt(blocks, "an end of a segment that cannot be read")
@@ -80,7 +100,7 @@ func Open(ctx context.Context, fetch Fetch, blocks int64) (*Reader, error) {
 func (r *Reader) Except(w Without) *Reader {
 	return &Reader{
 		fetch: r.fetch, last: r.last, lines: r.lines, words: r.words, logs: r.logs, logRoot: r.logRoot, wordRoot: r.wordRoot,
-		tableFirst: r.tableFirst, oldest: r.oldest, newest: r.newest, without: w,
+		tableFirst: r.tableFirst, oldest: r.oldest, newest: r.newest, pairRoot: r.pairRoot, often: r.often, slabs: r.slabs, without: w,
 		kept: make(map[int64][]child), roots: make(map[int64][]byte), names: make(map[int64]string),
 	}
 }

@@ -23,8 +23,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Version is the format of the segments that are written.
-const Version = 1
+// Version is the newest format. Segments without pairs are written in the first, so
+// that earlier programs read them.
+const Version = 2
 
 // MaxBlockBytes bounds a block. A row of SQLite that holds one, sealed and with
 // all that is kept beside it, stays within a page of 4 KB.
@@ -42,6 +43,7 @@ const (
 	wordBlock   = 'W' // words with their lists: leaves of a tree
 	logBlock    = 'G' // logs with the lines that are indexed of them: leaves of a tree
 	nodeBlock   = 'N' // inner node of a tree
+	pairBlock   = 'P' // pairs of frequent words with their lists: leaves of a tree
 	rowBlock    = 'R' // a piece of a list that is too long to stand beside its word
 	skipBlock   = 'S' // where the pieces of a very long list end
 	lineBlock   = 'L' // which lines the numbers stand for

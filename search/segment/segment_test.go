@@ -221,8 +221,14 @@ var someQuery = rapid.Custom(func(t *rapid.T) segment.Query {
 	return q
 })
 
+// pairsFrom draws whether small segments have pairs, and how many lines their slabs have.
+func pairsFrom(t *rapid.T) (undo func()) {
+	return segment.PairsFrom(rapid.SampledFrom([]int{1, 20, segment.MaxLines}).Draw(t, "pairs from"), int64(rapid.SampledFrom([]int{4, 10, 1000}).Draw(t, "slab")))
+}
+
 func TestASegmentFindsWhatLookingAtEveryLineFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		defer pairsFrom(t)()
 		docs := someDocs(40).Draw(t, "docs")
 		r := open(t, build(t, docs))
 		q := someQuery.Draw(t, "query")
@@ -272,6 +278,7 @@ func atOnce(ctx context.Context, n int, do func(context.Context, int)) {
 
 func TestSegmentsFindTogetherAndMergedWhatOneFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		defer pairsFrom(t)()
 		docs := someDocs(60).Draw(t, "docs")
 		parts := make([][]doc, rapid.IntRange(1, 5).Draw(t, "segments"))
 		for _, d := range docs {
@@ -321,6 +328,13 @@ func TestSegmentsFindTogetherAndMergedWhatOneFinds(t *testing.T) {
 		// A merged segment is the one that would have been built at once.
 		if diff := cmp.Diff(build(t, left), b); diff != "" {
 			t.Fatalf("merged blocks (-want +got):\n%s", diff)
+		}
+		merged := open(t, b)
+		if err := merged.Verify(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if found, _ = verified(t, left, q, segment.Search(context.Background(), []*segment.Reader{merged}, q)); !cmp.Equal(naive(left, q), found) {
+			t.Fatalf("merged, %+v (-want +got):\n%s", q, cmp.Diff(naive(left, q), found))
 		}
 	})
 }
@@ -593,17 +607,22 @@ func TestThePageOfTheFormatShowsASegment(t *testing.T) {
 		{Line: segment.Line{Log: "session one", Seq: 1, At: 1_000_000}, words: []string{"tide", "mark", "tide"}},
 		{Line: segment.Line{Log: "session one", Seq: 2, At: 2_000_000}, words: []string{"tidemark", "\x00r:user"}, parts: []string{"mark"}},
 	}
-	var shown strings.Builder
-	for i, b := range build(t, docs) {
-		fmt.Fprintf(&shown, "%d  %x\n", i+1, b)
-	}
 	page, err := os.ReadFile(formatPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page), "```blocks\n")
-	example, _, _ := strings.Cut(rest, "```")
-	if diff := cmp.Diff(example, shown.String()); diff != "" {
-		t.Errorf("%s (-page +built):\n%s", formatPage, diff)
+	rest := string(page)
+	for _, from := range []int{segment.MaxLines, 2} { // the second of them has pairs
+		undo := segment.PairsFrom(from, segment.MaxLines)
+		var shown strings.Builder
+		for i, b := range build(t, docs) {
+			fmt.Fprintf(&shown, "%d  %x\n", i+1, b)
+		}
+		undo()
+		_, rest, _ = strings.Cut(rest, "```blocks\n")
+		example, _, _ := strings.Cut(rest, "```")
+		if diff := cmp.Diff(example, shown.String()); diff != "" {
+			t.Errorf("%s (-page +built):\n%s", formatPage, diff)
+		}
 	}
 }

@@ -96,7 +96,11 @@ func (s *stream) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ok, err := s.plan(found)
+	leads, err := s.leads(ctx, found)
+	if err != nil {
+		return err
+	}
+	ok, err := s.plan(found, leads)
 	if err != nil || !ok {
 		s.target = -1
 		return err
@@ -126,41 +130,91 @@ func (s *stream) bounds(ctx context.Context) error {
 	return nil
 }
 
+// leads returns, for each phrase, what leads to each of its words and the one behind it.
+func (s *stream) leads(ctx context.Context, found map[tidemark.Term][]list) ([][]lead, error) {
+	var pairs []neighbours
+	of := make([]int, len(s.q.Phrases)) // how many of each phrase
+	for i, steps := range s.q.Phrases {
+		for j := range len(steps) - 1 {
+			if first := found[steps[j].Term]; len(first) == 1 && steps[j+1].Place == steps[j].Place+1 {
+				pairs = append(pairs, neighbours{j, first[0], found[steps[j+1].Term]})
+				of[i]++
+			}
+		}
+	}
+	all, err := s.r.leads(ctx, pairs)
+	if err != nil {
+		return nil, err
+	}
+	leads := make([][]lead, len(s.q.Phrases))
+	for i, n := range of {
+		leads[i], all = all[:n], all[n:]
+	}
+	return leads, nil
+}
+
 // plan makes sources of the words: false when some word that is needed is
 // nowhere.
-func (s *stream) plan(found map[tidemark.Term][]list) (bool, error) {
+func (s *stream) plan(found map[tidemark.Term][]list, leads [][]lead) (bool, error) {
 	inPhrase := make(map[tidemark.Term]bool)
-	for _, steps := range s.q.Phrases {
+	for i, steps := range s.q.Phrases {
 		p := &phrase{}
 		fewest := math.MaxInt // lines of a word that leads
+		led := make([]bool, len(steps)+1)
 		for _, st := range steps {
 			lists := found[st.Term]
 			if len(lists) == 0 {
 				return false, nil
 			}
 			inPhrase[st.Term] = true
-			if len(lists) > 1 {
+			if len(lists) == 1 {
+				fewest = min(fewest, lists[0].count)
+			} else {
 				p.wide = append(p.wide, s.r.wideStep(int64(st.Place), lists))
-				continue
 			}
-			fewest = min(fewest, lists[0].count)
-			w := s.r.walk(lists[0])
-			p.narrow = append(p.narrow, narrowStep{int64(st.Place), w})
-			s.all = append(s.all, w)
 		}
-		// Words with one beginning lead to lines only where the others would lead
-		// to more.
-		for _, st := range steps {
-			lists := found[st.Term]
-			if len(lists) == 1 || countOf(lists) > fewest {
-				continue
+		// What stands one behind the other, and words with one beginning, lead to lines
+		// only where the others would lead to more.
+		var more []lead
+		for _, l := range leads[i] {
+			if l.known && len(l.lists) == 0 {
+				return false, nil
 			}
-			src, err := s.r.sources(lists)
+			if l.known {
+				more = append(more, l)
+			}
+		}
+		for _, st := range steps {
+			if lists := found[st.Term]; len(lists) > 1 {
+				more = append(more, lead{lists: lists})
+			}
+		}
+		slices.SortStableFunc(more, func(a, b lead) int { return countOf(a.lists) - countOf(b.lists) })
+		for _, l := range more {
+			if countOf(l.lists) > min(fewest, leadsAlong*countOf(more[0].lists)) {
+				break
+			}
+			src, err := s.r.sources(l.lists)
 			if err != nil {
 				return false, err
 			}
 			s.all = append(s.all, join(src))
+			if l.known {
+				led[l.step], led[l.step+1] = true, true
+			}
 		}
+		// The words of a pair that leads are in its lines: where they stand is looked up
+		// last, the most frequent one in the fewest lines.
+		for j, st := range steps {
+			if lists := found[st.Term]; len(lists) == 1 {
+				w := s.r.walk(lists[0])
+				p.narrow = append(p.narrow, narrowStep{int64(st.Place), w})
+				if !led[j] {
+					s.all = append(s.all, w)
+				}
+			}
+		}
+		slices.SortStableFunc(p.narrow, func(a, b narrowStep) int { return a.w.size() - b.w.size() })
 		s.phrases = append(s.phrases, p)
 	}
 	for _, group := range s.q.All {
@@ -188,8 +242,21 @@ func (s *stream) plan(found map[tidemark.Term][]list) (bool, error) {
 		s.none = append(s.none, src...)
 	}
 	slices.SortStableFunc(s.all, func(a, b source) int { return a.size() - b.size() })
+	for _, led := range s.all {
+		if w, ok := led.(*walker); ok {
+			w.follow(s.all[0])
+		}
+	}
+	for _, p := range s.phrases {
+		for _, step := range p.narrow {
+			step.w.follow(s.all[0])
+		}
+	}
 	return true, nil
 }
+
+// leadsAlong is how many times as many lines may be gone through to look at fewer.
+const leadsAlong = 16
 
 func countOf(lists []list) (n int) {
 	for i := range lists {

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"context"
+	"slices"
 	"sort"
 )
 
@@ -13,6 +14,9 @@ type source interface {
 	seek(ctx context.Context, target int64) (int64, error)
 	// size is about how many lines there are.
 	size() int
+	// coming returns numbers below the last answer of seek that are known without reading,
+	// the lowest first: some of those that come next.
+	coming() []uint32
 }
 
 // rowsAhead is the most rows that are asked for at once where a list is read
@@ -34,7 +38,9 @@ type walker struct {
 
 	ends  []int64 // last number of each row, once they are needed
 	ahead map[int64][]byte
-	run   int // rows that were read one behind the other
+	run   int    // rows that were read one behind the other
+	lead  source // whose numbers are the targets, if anybody knows
+	leaps int    // rows that were read at once for these
 
 	splitAt int // the chunk whose places are found, −1: none
 	starts  [chunkLines + 1]uint16
@@ -43,6 +49,20 @@ type walker struct {
 func (r *Reader) walk(l list) *walker { return &walker{r: r, l: l, at: -1, splitAt: -1} }
 
 func (w *walker) size() int { return w.l.count }
+
+func (w *walker) coming() []uint32 {
+	if w.at < 0 {
+		return nil
+	}
+	return w.numbers[:w.i]
+}
+
+// follow says whose numbers the targets will be.
+func (w *walker) follow(lead source) {
+	if lead != source(w) {
+		w.lead = lead
+	}
+}
 
 // begin loads the newest part of the list.
 func (w *walker) begin(ctx context.Context) error {
@@ -56,7 +76,7 @@ func (w *walker) begin(ctx context.Context) error {
 }
 
 // load reads a row. When rows are read one behind the other, more and more of
-// them are asked for at once.
+// them are asked for at once, and so are those that the lead will ask for.
 func (w *walker) load(ctx context.Context, row int64) error {
 	if w.loaded && row == w.row-1 {
 		w.run = min(max(2*w.run, 1), rowsAhead)
@@ -65,21 +85,45 @@ func (w *walker) load(ctx context.Context, row int64) error {
 	}
 	block, ok := w.ahead[row]
 	if !ok {
-		var numbers []int64
-		for i := row; i >= 0 && row-i < int64(w.run); i-- {
-			numbers = append(numbers, w.l.block(i))
+		rows := w.next(row)
+		numbers := make([]int64, len(rows))
+		for i, row := range rows {
+			numbers[i] = w.l.block(row)
 		}
 		got, err := w.r.blocks(ctx, numbers)
 		if err != nil {
 			return err
 		}
 		w.ahead = make(map[int64][]byte, len(got))
-		for i := range got {
-			w.ahead[row-int64(i)] = got[i]
+		for i, row := range rows {
+			w.ahead[row] = got[i]
 		}
 		block = got[0]
 	}
 	return w.open(row, block)
+}
+
+// next returns which rows to read with one, newest first.
+func (w *walker) next(row int64) []int64 {
+	rows := []int64{row}
+	if w.run == 1 && w.lead != nil && w.ends != nil {
+		w.leaps = min(max(2*w.leaps, 1), rowsAhead)
+		for _, n := range slices.Backward(w.lead.coming()) {
+			last := rows[len(rows)-1]
+			if len(rows) == w.leaps || last == 0 {
+				break
+			}
+			if int64(n) > w.ends[last-1] {
+				continue // in the same row
+			}
+			rows = append(rows, int64(sort.Search(int(last-1), func(i int) bool { return w.ends[i] >= int64(n) })))
+		}
+		return rows
+	}
+	for len(rows) < w.run && rows[len(rows)-1] > 0 {
+		rows = append(rows, rows[len(rows)-1]-1)
+	}
+	return rows
 }
 
 // open makes a row the current one.
@@ -257,6 +301,16 @@ func (u *union) size() (n int) {
 		n += s.size()
 	}
 	return n
+}
+
+func (u *union) coming() []uint32 {
+	best := 0
+	for i := range u.at {
+		if u.at[i] > u.at[best] {
+			best = i
+		}
+	}
+	return u.of[best].coming()
 }
 
 func (u *union) seek(ctx context.Context, target int64) (int64, error) {
