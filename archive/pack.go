@@ -11,6 +11,7 @@ import (
 	"hash/crc32"
 	"io"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/klauspost/compress/zstd"
@@ -81,6 +82,7 @@ type packer struct {
 	w      io.Writer
 	err    error // of w; read it only after failed, settle or done
 	packed atomic.Int64
+	spare  sync.Pool // of blocks that are written, to be filled again
 }
 
 // packing is a block in progress.
@@ -120,6 +122,24 @@ func (p *packer) run() {
 		packed := <-b.ready
 		p.write(blockHeader(b.kind, len(b.plain), packed))
 		p.write(packed)
+		p.spareBlock(b.plain)
+		p.spareBlock(packed)
+	}
+}
+
+// block returns an empty block with room for so many bytes.
+func (p *packer) block(size int) []byte {
+	if b, ok := p.spare.Get().(*[]byte); ok && cap(*b) >= size {
+		return (*b)[:0]
+	}
+	return make([]byte, 0, max(blockBytes, size))
+}
+
+// spareBlock takes back a block that nobody needs. One of the largest items would only
+// take memory.
+func (p *packer) spareBlock(b []byte) {
+	if cap(b) <= 2*blockBytes {
+		p.spare.Put(&b)
 	}
 }
 
@@ -148,7 +168,7 @@ func (p *packer) item(it *item) error {
 		}
 	}
 	if p.plain == nil {
-		p.plain = make([]byte, 0, max(blockBytes, size))
+		p.plain = p.block(size)
 	}
 	p.plain = appendItem(p.plain, it)
 	return nil
@@ -166,7 +186,7 @@ func (p *packer) flush(kind byte) error {
 		return p.err
 	case p.order <- b:
 	}
-	go func() { b.ready <- p.enc.EncodeAll(b.plain, make([]byte, 0, len(b.plain)/2+1<<10)) }()
+	go func() { b.ready <- p.enc.EncodeAll(b.plain, p.block(len(b.plain)/2+1<<10)) }()
 	if len(b.plain) > 4*blockBytes {
 		return p.settle() // several of these at once would take much memory
 	}

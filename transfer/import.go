@@ -138,7 +138,7 @@ func Import(ctx context.Context, s *store.Store, path string, i *Importer) ([]Re
 // keeps is ids without pointers, which cost nothing to look at, so that the same amount
 // is enough whatever is kept.
 const (
-	importedGarbage = 16 << 20
+	importedGarbage = 12 << 20
 	garbagePercent  = 50
 )
 

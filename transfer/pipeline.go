@@ -26,7 +26,7 @@ const (
 	handedAhead   = 2
 	// indexRoom is how much memory the index of what is imported may take before it
 	// becomes a segment: few segments, which have to be merged seldom.
-	indexRoom = 16 << 20
+	indexRoom = 12 << 20
 )
 
 // writing is a session on its way into the store, or an item that could not be

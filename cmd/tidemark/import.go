@@ -117,6 +117,9 @@ func (a *app) importer(cmd *cobra.Command) (*transfer.Importer, error) {
 		Results: []transfer.Result{},
 	}
 	i.Progress = func(n int, what string) {
+		if !a.progressIsDue() {
+			return // it is called for each of thousands of sessions that did not change
+		}
 		of := i.Expected
 		if what != "sessions" {
 			of = 0

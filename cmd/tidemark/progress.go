@@ -11,9 +11,14 @@ import (
 // progressEvery is how often progress is shown, so that showing it costs little.
 const progressEvery = 100 * time.Millisecond
 
+// progressIsDue reports whether progress would be shown now.
+func (a *app) progressIsDue() bool {
+	return !a.quiet && !a.wantsJSON() && time.Since(a.progressAt) >= progressEvery && term.IsTerminal(int(os.Stderr.Fd()))
+}
+
 // progress shows the progress of long work, on a terminal only.
 func (a *app) progress(format string, args ...any) {
-	if a.quiet || a.wantsJSON() || time.Since(a.progressAt) < progressEvery || !term.IsTerminal(int(os.Stderr.Fd())) {
+	if !a.progressIsDue() {
 		return
 	}
 	a.progressAt = time.Now()

@@ -177,12 +177,8 @@ func (src source) units() []convert.Unit {
 	return all
 }
 
-// unchanged reports whether nothing that the session is made of was changed.
-func (src source) unchanged(p convert.Source) bool {
-	for _, u := range src.units() {
-		if !p.Unchanged(u.Name) {
-			return false
-		}
-	}
-	return true
+// besideUnchanged reports whether nothing besides the transcript was changed that the
+// session is made of.
+func (src source) besideUnchanged(p convert.Source) bool {
+	return len(src.agents) == 0 || p.Unchanged(path.Dir(src.file))
 }

@@ -27,7 +27,7 @@ func lineage(ctx context.Context, p convert.Source, found []source) (sources []s
 		if len(s.agents) == 0 {
 			s.growth = growth
 		}
-		s.same = known && s.unchanged(p)
+		s.same = known && s.besideUnchanged(p)
 		if h.From != h.ID {
 			s.copied = h.From
 		}

@@ -21,7 +21,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
@@ -124,18 +123,7 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 				return
 			}
 		}
-		for _, src := range sources {
-			if err := ctx.Err(); err != nil {
-				yield(nil, err)
-				return
-			}
-			if src.same {
-				if !yield(&convert.Session{Session: tidemark.Session{ForeignID: src.ID}, Unchanged: true}, nil) {
-					return
-				}
-				continue
-			}
-			s, err := src.session(ctx, p.FS)
+		for s, err := range sessions(ctx, p.FS, sources) {
 			if !yield(s, err) || err != nil && !convert.IsSkip(err) {
 				return
 			}
