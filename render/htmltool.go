@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,16 +19,18 @@ func (t *Transcript) Body(w io.Writer, e tidemark.Entry) error {
 	return h.w.Flush()
 }
 
-// CallInput writes what a tool is called with, unless Argument says all of it.
+// CallInput writes what a tool is called with, but for what Argument says whole.
 // The error is that of w.
 func (t *Transcript) CallInput(w io.Writer, call tidemark.Block) error {
-	if input, _ := members(call.Input); len(input) == 1 {
-		if said := field(input, []string{input[0].name}); said != "" && said == Argument(call) {
-			return nil
-		}
-	}
 	h := newPage(bufio.NewWriter(w), t)
-	h.input(&call)
+	input, ok := members(call.Input)
+	if told := Argument(call); ok && told != "" && len(changesOf(call, input)) == 0 && KindOfTool(call.Name) != PlanTool {
+		if rest := slices.DeleteFunc(slices.Clone(input), func(m member) bool { return field([]member{m}, []string{m.name}) == told }); len(rest) > 0 {
+			h.members(rest)
+		}
+	} else {
+		h.input(&call)
+	}
 	return h.w.Flush()
 }
 

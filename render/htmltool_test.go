@@ -52,6 +52,37 @@ func TestACallIsToldByItsArgument(t *testing.T) {
 	}
 }
 
+func TestAFileIsCalledAsInItsProject(t *testing.T) {
+	for _, c := range []struct{ tool, input, want string }{
+		{"Read", `{"file_path":"/home/ada/quay/cmd/main.go"}`, "cmd/main.go"},
+		{"Read", `{"file_path":"/home/ada/quays/main.go"}`, "/home/ada/quays/main.go"},
+		{"Read", `{"file_path":"/home/ada/quay"}`, "/home/ada/quay"},
+		{"Bash", `{"command":"/home/ada/quay/run.sh --all"}`, "/home/ada/quay/run.sh --all"},
+		{"Grep", `{"path":"/home/ada/quay/cmd","pattern":"tide"}`, "tide · cmd"},
+		{"Grep", `{"path":"/home/ada/quay","pattern":"tide"}`, "tide"},
+		{"ls", `{"path":"/home/ada/quay/cmd"}`, "cmd"},
+		{"apply_patch", `{"input":"*** Begin Patch\n*** Delete File: /home/ada/quay/a.go\n*** End Patch"}`, "a.go"},
+	} {
+		call := tidemark.Block{Type: tidemark.BlockToolUse, Name: c.tool, Input: []byte(c.input)}
+		if got := ArgumentIn(call, "/home/ada/quay"); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.tool, c.input, got, c.want)
+		}
+	}
+}
+
+// What the row of a call says is not said again below it.
+func TestTheInputOfACallIsWhatItsRowDoesNotSay(t *testing.T) {
+	if got := calledWith(t, "Bash", `{"command":"make","description":"Build it"}`); strings.Contains(got, "make") || !strings.Contains(got, "Build it") {
+		t.Errorf("a command and why: %s", got)
+	}
+	if got := calledWith(t, "Bash", `{"command":"make"}`); got != "" {
+		t.Errorf("a command alone: %s", got)
+	}
+	if got := calledWith(t, "Bash", `{"command":"make\nmake test"}`); !strings.Contains(got, "make test") {
+		t.Errorf("a command of two lines: %s", got)
+	}
+}
+
 func TestAPatchIsShownFileByFile(t *testing.T) {
 	got := calledWith(t, "apply_patch", `"*** Begin Patch\n*** Update File: a.go\n@@ func f\n-old\n+new\n same\n*** Delete File: b.go\n*** End Patch"`)
 	for _, want := range []string{"<span class=\"file\">a.go\n</span>", "<span class=\"quiet\">  @@ func f\n</span>", `<span class="pair"><del>- old` + "\n</del><ins>+ new\n</ins></span>  same\n", "<span class=\"file\">b.go\n</span>", "<span class=\"quiet\">  *** Delete File: b.go\n</span>"} {

@@ -94,9 +94,22 @@ func field(input []member, names []string) string {
 
 // Argument is the most telling part of a call's input, in one line: the command,
 // the file, the words that are searched for.
-func Argument(call tidemark.Block) string {
+func Argument(call tidemark.Block) string { return ArgumentIn(call, "") }
+
+// ArgumentIn is Argument for who knows the folder of the project: a file below it is
+// called as it is there.
+func ArgumentIn(call tidemark.Block, folder string) string {
+	below := func(name string) string {
+		if inside, ok := strings.CutPrefix(name, strings.TrimRight(folder, "/")+"/"); ok && folder != "" && inside != "" && KindOfTool(call.Name) != ShellTool {
+			return inside
+		}
+		return name
+	}
 	if patch := patchOf(call.Input, nil); patch != "" {
 		if files := patchedFiles(patch); len(files) > 0 {
+			for i, name := range files {
+				files[i] = below(name)
+			}
 			return hint(strings.Join(files, ", "))
 		}
 	}
@@ -112,8 +125,15 @@ func Argument(call tidemark.Block) string {
 			return planGist(tasks)
 		}
 	}
-	if s := field(input, fieldNames); s != "" {
+	// Of a search the words say more than the place.
+	if s := field(input, []string{"pattern", "query", "regex"}); s != "" && KindOfTool(call.Name) == SearchTool {
+		if in := below(field(input, pathNames)); in != "" && in != folder {
+			s += " · " + in
+		}
 		return hint(s)
+	}
+	if s := field(input, fieldNames); s != "" {
+		return hint(below(s))
 	}
 	for _, m := range input {
 		if s, isText := jsonString(m.value); isText && s != "" {

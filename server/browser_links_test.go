@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
+	cdpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -179,6 +181,39 @@ func TestALinkOpensInABrowserThatKnowsNobody(t *testing.T) {
 	})
 }
 
+// prints prints what the window shows, and returns how many pages that are.
+func (w *window) prints() (pages int) {
+	w.t.Helper()
+	w.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		printed, err := cdp.Call(ctx, t, cdpage.PrintToPDF, cdpage.PrintToPDFParams{})
+		if err == nil {
+			pages = len(regexp.MustCompile(`/Type\s*/Page\b`).FindAll(printed.Data, -1))
+		}
+		return err
+	}))
+	return pages
+}
+
+// What is shown in a frame of which nothing out here knows how long it is has as many
+// pages as it needs, and is shown as before after it.
+func TestALinkIsPrintedToItsEnd(t *testing.T) {
+	s := onSQLite(t)
+	st := s.of("a", "jo")
+	path, key := s.shares(t, copied(t, st, talk(t, st, tidemark.Session{Title: "the crane"}, 60)))
+	w := s.window(t)
+	w.opens(path + "#" + key)
+	w.reads("answer 60 about the tide")
+	w.until(`document.getElementById("says").hidden`)
+	before := asks[string](w, `document.body.innerHTML`)
+	if n := w.prints(); n < 4 {
+		t.Errorf("60 turns are printed on %d pages", n)
+	}
+	w.until(`!document.querySelector("body > article")`)
+	if after := strings.ReplaceAll(asks[string](w, `document.body.innerHTML`), ` style=""`, ""); after != before {
+		t.Errorf("after it was printed, the page has\n%s\nand before\n%s", after, before)
+	}
+}
+
 // TestHostileTranscriptsDoNothingBehindALink opens copies that are full of what should
 // not get through. The window fails by itself when something asks for anything
 // elsewhere, or the policy had to step in.
@@ -212,6 +247,7 @@ func TestHostileTranscriptsDoNothingBehindALink(t *testing.T) {
 				}
 			}
 		}
+		w.prints()
 		if asks[bool](w, `!!window.__pwned`) {
 			t.Error("a script ran")
 		}
@@ -257,6 +293,8 @@ func TestWhoeverMakesALinkCannotMakeItsPageDoAnything(t *testing.T) {
 		w.opens(path + "#" + key)
 		w.reads("shown")
 		w.until(`document.getElementById("says").hidden`)
+		w.prints()
+		w.until(`location.pathname === "` + path + `" && document.getElementById("says").hidden`)
 		if asks[bool](w, `!!window.__pwned`) {
 			t.Errorf("a script of %s ran", page)
 		}

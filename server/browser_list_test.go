@@ -209,6 +209,10 @@ func TestAllThatMatchAreChosenAtOnce(t *testing.T) {
 	if tagged != 45 {
 		t.Errorf("%d are tagged", tagged)
 	}
+	// What was newest is still there, and what was oldest not before it.
+	if list := asks[string](w, `document.querySelector("#list table").innerText`); !strings.Contains(list, "barge 44:") || strings.Contains(list, "barge 0:") {
+		t.Errorf("tagging turned the list round: %s", list)
+	}
 }
 
 func TestAListIsNarrowedByWhatItsSessionsCost(t *testing.T) {

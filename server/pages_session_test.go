@@ -584,3 +584,26 @@ func TestASessionThatOpensAtItsEndIsNotPaintedBeforeIt(t *testing.T) {
 		}
 	}
 }
+
+// Whoever looks for something in a long session is led to it, and to what is older than
+// the hits that are listed at once.
+func TestFindingInASessionOpensAtAHitAndReachesAllOfThem(t *testing.T) {
+	s, st := pagesServer(t)
+	path := "/sessions/" + string(talk(t, st, tidemark.Session{Title: "tides"}, 120))
+	page := string(s.call(t, "writer-a", "GET", path+"?find=question", nil).want(t, 200).Body)
+	listed := regexp.MustCompile(`<a class="hit" [^>]*#e(\d+)"( aria-current="true")?`)
+	first := listed.FindAllStringSubmatch(page, -1)
+	if last := len(first) - 1; last != 99 || first[last][1] != "239" || first[last][2] == "" {
+		t.Fatalf("%d hits are listed, and the page is not that of the newest: %q", len(first), first)
+	}
+	has(t, page, `data-at="239"`, `<mark>question</mark>`)
+	more := regexp.MustCompile(`<a class="button" href="([^"]*hits=[^"]*)">`).FindStringSubmatch(page)
+	if more == nil {
+		t.Fatal("nothing leads to the rest")
+	}
+	page = string(s.call(t, "writer-a", "GET", html.UnescapeString(more[1]), nil).want(t, 200).Body)
+	rest := listed.FindAllStringSubmatch(page, -1)
+	if len(rest) != 20 || rest[0][1] != "1" || rest[19][1] != "39" || rest[19][2] == "" {
+		t.Errorf("the rest is %q", rest)
+	}
+}

@@ -32,9 +32,15 @@ func (p place) compare(o place) int {
 // nowhere.
 const cursorVersion = 1
 
-// maxCursorBytes is more than any cursor has: a log's id and an owner's have at
-// most tidemark.MaxIDBytes each.
-const maxCursorBytes = 8 << 10
+const (
+	// maxCursorBytes is more than any cursor has: a log's id and an owner's have at
+	// most tidemark.MaxIDBytes each, and of sessions it has keptShown numbers.
+	maxCursorBytes = 8 << 10
+	// keptShown is how many of the sessions that had as many hits listed as
+	// Question.PerSession allows a cursor knows, the last ones: those of a dozen
+	// answers and more, in an address that every browser and proxy takes.
+	keptShown = 240
+)
 
 // keptCursor is the content of a cursor.
 type keptCursor struct {
@@ -47,11 +53,24 @@ type keptCursor struct {
 	ID       string `json:"i"`
 	Seq      int64  `json:"n"`
 	Owner    string `json:"o,omitempty"`
+	// Shown has 8 bytes for each session of which no more is listed.
+	Shown []byte `json:"s,omitempty"`
 }
 
-// cursor is the place as text, for the question.
-func (q *Question) cursor(p place) string {
-	c := keptCursor{cursorVersion, q.sum(), 0, p.rank, p.spot.At.UnixMicro(), p.spot.Log.Kind, p.spot.Log.ID, p.spot.Seq, p.spot.Owner}
+// shown is what a session is known by in a cursor: two of one store with the same
+// number do not happen by chance.
+func shown(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return string(sum[:8])
+}
+
+// cursor is the place as text, for the question. full are the sessions that had all
+// listed that may be, the oldest first.
+func (q *Question) cursor(p place, full []string) string {
+	c := keptCursor{cursorVersion, q.sum(), 0, p.rank, p.spot.At.UnixMicro(), p.spot.Log.Kind, p.spot.Log.ID, p.spot.Seq, p.spot.Owner, nil}
+	for _, s := range full[max(len(full)-keptShown, 0):] {
+		c.Shown = append(c.Shown, s...)
+	}
 	if !q.Since.IsZero() {
 		c.Since = q.Since.UnixMicro()
 	}
@@ -62,25 +81,30 @@ func (q *Question) cursor(p place) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// goOn returns the place in Question.After, and sets Since to what it was at the
-// first answer: an age like 7d is another instant each time it is asked for.
-// ErrInvalid: no answer to this question gave it.
-func (q *Question) goOn() (place, error) {
+// goOn returns the place in Question.After with the sessions of which no more is
+// listed, and sets Since to what it was at the first answer: an age like 7d is another
+// instant each time it is asked for. ErrInvalid: no answer to this question gave it.
+func (q *Question) goOn() (from place, full []string, err error) {
 	if q.After == "" {
-		return place{}, nil
+		return place{}, nil, nil
 	}
 	c, err := parseCursor(q.After)
 	if err != nil {
-		return place{}, err
+		return place{}, nil, err
 	}
 	if c.Question != q.sum() || (c.Since == 0) != q.Since.IsZero() {
-		return place{}, tidemark.Invalidf("cursor: of another question; ask again without it")
+		return place{}, nil, tidemark.Invalidf("cursor: of another question; ask again without it")
 	}
 	if c.Since != 0 {
 		q.Since = time.UnixMicro(c.Since).UTC()
 	}
+	if q.PerSession > 0 {
+		for one := range slices.Chunk(c.Shown, 8) {
+			full = append(full, string(one))
+		}
+	}
 	log := tidemark.Key{Kind: c.Kind, ID: c.ID}
-	return place{c.Rank, spot{At: time.UnixMicro(c.At).UTC(), Log: log, Seq: c.Seq, Owner: c.Owner}}, nil
+	return place{c.Rank, spot{At: time.UnixMicro(c.At).UTC(), Log: log, Seq: c.Seq, Owner: c.Owner}}, full, nil
 }
 
 // parseCursor reads the content of a cursor.
@@ -101,7 +125,7 @@ func parseCursor(text string) (c keptCursor, err error) {
 	if c.Version != cursorVersion {
 		return c, tidemark.Invalidf("cursor: of another version of Tidemark; ask again without it")
 	}
-	if c.Rank < 0 || c.Rank >= ranks || c.Seq < 1 || c.Kind != kindDraft && !slices.Contains(searched, c.Kind) || (tidemark.Key{Kind: c.Kind, ID: c.ID}).Check() != nil {
+	if c.Rank < 0 || c.Rank >= ranks || len(c.Shown)%8 != 0 || c.Seq < 1 || c.Kind != kindDraft && !slices.Contains(searched, c.Kind) || (tidemark.Key{Kind: c.Kind, ID: c.ID}).Check() != nil {
 		return c, bad
 	}
 	return c, nil

@@ -35,7 +35,7 @@ type Question struct {
 	Trash   bool      // what is in the trash, instead of what is not
 
 	Limit      int           // 0: DefaultHits
-	PerSession int           // how many hits of one session are listed, the others are counted; 0: all
+	PerSession int           // how many hits of one session are listed, the others are counted, also those of answers to After; 0: all
 	After      string        // Answer.Next of the same question: go on behind it
 	Within     time.Duration // look no longer than this, more or less; 0: until everything was looked at
 	Facets     bool          // count all hits by what they have in common; not with After
@@ -110,7 +110,9 @@ type FoundIn struct {
 // Search looks for lines. It never writes: what is not indexed yet is read.
 //
 // An answer is exact: with the ones that its Next leads to, it has every hit that
-// was there when the first was asked for, and none twice. What is appended, renamed,
+// was there when the first was asked for, and none twice. With PerSession, a session
+// that had as many listed as it may is not listed again by the answers that follow (a
+// cursor knows the last 240 of them). What is appended, renamed,
 // purged or restored meanwhile may be found or not. When Within is over, it says so,
 // and Next goes on where it stopped; lines that are Behind, and those of a store
 // without an index that it had not come to, are found by asking anew.
@@ -172,6 +174,8 @@ type hunt struct {
 	q        Question
 	began    time.Time
 	from     place           // the cursor
+	full     []string        // sessions that had PerSession hits listed, here or before, as a cursor knows them
+	before   map[string]bool // those of them that had them before
 	places   []string        // of the project that is asked for
 	labelled map[string]bool // sessions with the label that is asked for
 	owner    string          // of the one session that is asked for
@@ -203,8 +207,12 @@ type seenHit struct {
 
 // prepare checks the question and looks up what its filters mean.
 func (h *hunt) prepare(ctx context.Context) (err error) {
-	if h.from, err = h.q.goOn(); err != nil {
+	if h.from, h.full, err = h.q.goOn(); err != nil {
 		return err
+	}
+	h.before = make(map[string]bool, len(h.full))
+	for _, s := range h.full {
+		h.before[s] = true
 	}
 	if h.places, err = h.s.placesOf(ctx, h.q.Project); err != nil {
 		return err
@@ -370,7 +378,7 @@ func (h *hunt) lookAt(ctx context.Context, r rank, spots []spot) (over, more boo
 // goesOnBehind sets where the next answer begins, unless that is known already.
 func (h *hunt) goesOnBehind(p place) {
 	if h.answer.Next == "" {
-		h.answer.Next = h.q.cursor(p)
+		h.answer.Next = h.q.cursor(p, h.full)
 	}
 }
 
@@ -384,6 +392,7 @@ func (h *hunt) take(f Found) bool {
 	}
 	at, known := h.groups[f.Info.Name()]
 	switch {
+	case len(h.before) > 0 && !known && h.before[shown(f.Info.Name())]: // an answer before listed and counted it
 	case h.q.PerSession > 0 && known && h.answer.Sessions[at].Listed == h.q.PerSession:
 		if h.answer.Next == "" { // else the next answer counts it
 			h.answer.Sessions[at].More.N++
@@ -398,7 +407,9 @@ func (h *hunt) take(f Found) bool {
 			h.groups[f.Info.Name()] = at
 			h.answer.Sessions = append(h.answer.Sessions, FoundIn{Info: f.Info})
 		}
-		h.answer.Sessions[at].Listed++
+		if h.answer.Sessions[at].Listed++; h.answer.Sessions[at].Listed == h.q.PerSession {
+			h.full = append(h.full, shown(f.Info.Name()))
+		}
 		h.answer.Found = append(h.answer.Found, f)
 	}
 	if h.counts() {

@@ -237,6 +237,36 @@ func TestACursorLeadsThroughMoreThanIsKeptInMemory(t *testing.T) {
 	same(t, q.After, "")
 }
 
+// A session that showed as many hits as it may does not come again further down.
+func TestASessionThatShowedItsHitsIsNotListedAgain(t *testing.T) {
+	s := indexed()
+	for _, title := range []string{"one", "two", "three"} {
+		var said []tidemark.Entry
+		for range 7 {
+			said = append(said, user("fish"))
+		}
+		titled(t, s, tidemark.Session{Title: title}, said...)
+	}
+	listed := make(map[string]int)
+	q := lookFor("fish")
+	q.Limit, q.PerSession = 2, 2
+	for range 10 {
+		a, err := s.Search(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range a.Found {
+			listed[f.Info.Title]++
+		}
+		if q.After = a.Next; a.Next == "" {
+			break
+		}
+	}
+	if q.After != "" || len(listed) != 3 || listed["one"] != 2 || listed["two"] != 2 || listed["three"] != 2 {
+		t.Errorf("listed %v, with more behind %q", listed, q.After)
+	}
+}
+
 func TestACursorIsForItsQuestionAlone(t *testing.T) {
 	s := indexed()
 	titled(t, s, tidemark.Session{Title: "one"}, user("fish"), user("fish"), user("bird"))

@@ -143,7 +143,7 @@ func (e elsewhere) Error() string { return "the page is at " + string(e) }
 var names = map[string][]string{
 	"/{$}":           {"days"},
 	"/sessions":      {"q", "project", "agent", "label", "since", "until", "state", "tool", "model", "gone", "role", "failed", "cost", "active", "hour", "sort", "order", "from", "cursor", "count"},
-	"/sessions/{id}": {"worker", "node", "at", "find", "on", "from", "to", "before", "later", "onward"}, "/sessions/{id}/tree": {"worker", "node", "tree", "skip"},
+	"/sessions/{id}": {"worker", "node", "at", "find", "hits", "on", "from", "to", "before", "later", "onward"}, "/sessions/{id}/tree": {"worker", "node", "tree", "skip"},
 	"/fleet": {"was"}, "/fleet/agents/{name}": {"was"}, "/fleet/jobs": {"agent", "status", "since", "view", "by", "node", "started", "runs", "under", "cursor", "was"}, "/fleet/jobs/{id}": {"before", "was"},
 	"/usage": {"by", "metric", "bucket", "tz", "since", "until"}, "/store/audit": {"cursor", "limit", "tenant", "who", "what", "since", "until"}, "/store/tokens": {"cursor", "limit", "tenant"},
 	"/store/users": {"cursor", "limit", "tenant"}, "/store/links": {"cursor", "limit", "tenant"}, "/store/tenants": {"cursor", "limit", "tenant"},

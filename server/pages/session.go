@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/store/hits"
 	"github.com/tidemark-sessions/tidemark/store/rewind"
 	"github.com/tidemark-sessions/tidemark/transfer/resume"
 )
@@ -45,6 +46,8 @@ type looking struct {
 	none   string // what was to be jumped to, and does not follow
 	size   int    // how many entries are shown at once
 	find   string
+	hits   string       // the cursor of what was found before, of which more is wanted
+	found  *hits.Answer // to find; nil: it was not looked for yet
 	mine   bool
 }
 
@@ -55,7 +58,7 @@ func (s *Site) look(r *http.Request) (*looking, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &looking{st: st, v: v, log: v, size: pageEntries, worker: q.Get("worker"), node: q.Get("node"), find: strings.TrimSpace(q.Get("find"))}
+	l := &looking{st: st, v: v, log: v, size: pageEntries, worker: q.Get("worker"), node: q.Get("node"), find: strings.TrimSpace(q.Get("find")), hits: q.Get("hits")}
 	if l.worker != "" {
 		if l.log, err = v.Worker(ctx, l.worker); err != nil {
 			return nil, err
@@ -94,7 +97,7 @@ func (l *looking) unplaced() bool { return l.at == 0 && l.before == 0 && l.later
 // path is the address of the page with what it shows, except for the position.
 func (l *looking) path(name string, value int64) string {
 	q := url.Values{}
-	for k, text := range map[string]string{"worker": l.worker, "node": l.node, "find": l.find} {
+	for k, text := range map[string]string{"worker": l.worker, "node": l.node, "find": l.find, "hits": l.hits} {
 		if text != "" {
 			q.Set(k, text)
 		}
@@ -113,8 +116,12 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, s.meant(r, err)
 	}
+	problem, err := l.lookFor(ctx)
+	if err != nil {
+		return view{}, err
+	}
 	i := l.v.Info
-	v := web.SessionView{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
+	v := web.SessionView{Problem: problem, ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Mode: i.Mode, ForeignID: render.CleanLine(i.ForeignID), Tags: cleanAll(i.Tags), State: i.State,
 		Pinned: i.Pinned, OnHold: i.OnHold, Gone: !i.Gone.IsZero(), CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt, Turns: i.Nodes, Messages: i.Messages, Length: i.Entries,
 		Worker: render.CleanLine(l.worker), Node: render.CleanLine(l.node), At: l.at, NoneFollows: l.none, Find: render.CleanLine(l.find), Mine: l.mine, Formats: s.o.Formats, Agents: resume.Tools()}
@@ -130,7 +137,7 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	if v.From = max(l.at, 1); l.at == 0 && len(v.Part.Entries) > 0 {
 		v.From = v.Part.Entries[0].Seq
 	}
-	for _, gather := range []func(context.Context, *looking, *web.SessionView) error{s.gatherEnd, gatherKin, s.gatherTree, gatherKept, s.gatherFound, gatherShare} {
+	for _, gather := range []func(context.Context, *looking, *web.SessionView) error{s.gatherEnd, gatherKin, s.gatherTree, gatherKept, gatherFound, gatherShare} {
 		err := gather(ctx, l, &v)
 		switch {
 		case errors.Is(err, tidemark.ErrCorrupt):
@@ -316,20 +323,39 @@ func gatherKept(ctx context.Context, l *looking, v *web.SessionView) error {
 	return err
 }
 
-// gatherFound searches the session.
-func (s *Site) gatherFound(ctx context.Context, l *looking, v *web.SessionView) error {
+// lookFor searches the session for what is to be found in it. Without a place the page
+// is that of the newest hit. The problem is what is wrong with the question.
+func (l *looking) lookFor(ctx context.Context) (problem string, err error) {
 	if l.find == "" {
-		return nil
+		return "", nil
 	}
-	answer, err := ask(ctx, l.st, l.find, store.Question{Session: l.v.ID, Role: store.RoleAny, Trash: l.v.State != store.Live, Limit: findHits})
+	answer, err := ask(ctx, l.st, l.find, store.Question{Session: l.v.ID, Role: store.RoleAny, Trash: l.v.State != store.Live, Limit: findHits, After: l.hits})
 	if errors.Is(err, tidemark.ErrInvalid) {
-		v.Problem = render.CleanLine(err.Error())
-		return nil
+		return render.CleanLine(err.Error()), nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	v.Cut = answer.Cut
+	l.found = &answer
+	if l.unplaced() {
+		for _, h := range answer.Hits {
+			if h.Worker == l.worker && !h.Draft {
+				l.at = max(l.at, h.Seq)
+			}
+		}
+	}
+	return "", nil
+}
+
+// gatherFound tells what was found in the session.
+func gatherFound(_ context.Context, l *looking, v *web.SessionView) error {
+	answer := l.found
+	if answer == nil {
+		return nil
+	}
+	if v.Cut = answer.Cut; answer.Next != "" {
+		v.MoreHits = address("/sessions/"+l.v.Name(), url.Values{"find": {l.find}, "worker": {l.worker}, "node": {l.node}}, "hits", answer.Next)
+	}
 	for _, found := range answer.Hits {
 		if found.Seq == 0 {
 			continue // the title is on the page

@@ -273,7 +273,7 @@ func (s *Site) searchSessions(r *http.Request, l *listed) error {
 	place := make(map[string]int)
 	for i, g := range answer.Sessions {
 		place[g.Name()] = i
-		v.Found = append(v.Found, web.FoundSession{SessionRef: web.SessionRef{ID: string(g.Session), Name: g.Name(), Title: g.Title}, Project: g.Project, More: g.More})
+		v.Found = append(v.Found, web.FoundSession{SessionRef: web.SessionRef{ID: string(g.Session), Name: g.Name(), Title: g.Title}, Project: g.Project, Agent: g.Agent, At: g.At, More: g.More})
 	}
 	if q.After == "" {
 		if v.Called, err = called(r.Context(), l.st, v.Query); err != nil {

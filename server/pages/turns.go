@@ -202,7 +202,7 @@ func (a *arranger) pieces(v *web.EntryView) []web.PieceView {
 }
 
 func (a *arranger) call(v *web.EntryView, b tidemark.Block) *web.CallView {
-	c := &web.CallView{ID: b.ID, Icon: string(render.KindOfTool(b.Name)), Name: render.CleanLine(b.Name), Argument: render.Argument(b), At: v.Entry.At, Block: b,
+	c := &web.CallView{ID: b.ID, Icon: string(render.KindOfTool(b.Name)), Name: render.CleanLine(b.Name), Argument: render.ArgumentIn(b, a.l.v.Project), Whole: render.Argument(b), At: v.Entry.At, Block: b,
 		Input: a.html(func(w *bytes.Buffer) { a.t.CallInput(w, b) }),
 		// Who ran a command themselves wants to see what it put out.
 		Open: v.Entry.Role == tidemark.User || a.l.at > 0 && v.Seq == a.l.at}

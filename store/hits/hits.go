@@ -61,6 +61,8 @@ type InSession struct {
 	Owner   string             `json:"owner,omitempty" doc:"whose the session is, when it is another's"`
 	Title   string             `json:"title,omitempty"`
 	Project string             `json:"project,omitempty"`
+	Agent   string             `json:"-"`
+	At      time.Time          `json:"-"` // when it was changed last
 	Listed  int                `json:"listed" doc:"how many of its hits are in the answer"`
 	More    store.Count        `json:"more" doc:"how many more of its hits stand among these and are not listed; ask for the session alone to have them"`
 }
@@ -94,7 +96,7 @@ func Search(ctx context.Context, s *store.Store, query search.Query, q store.Que
 	}
 	for _, g := range found.Sessions {
 		a.Sessions = append(a.Sessions, InSession{Session: g.Info.ID, Owner: g.Info.Owner, Title: render.CleanLine(g.Info.Title),
-			Project: render.CleanLine(g.Info.Project), Listed: g.Listed, More: g.More})
+			Project: render.CleanLine(g.Info.Project), Agent: render.CleanLine(g.Info.Agent), At: g.Info.UpdatedAt, Listed: g.Listed, More: g.More})
 	}
 	for i := range a.Facets {
 		for j, v := range a.Facets[i].Values {

@@ -60,6 +60,31 @@
 		by("says").hidden = text === "";
 	}
 
+	// A frame is printed as far as it is seen, and nothing out here may ask it how long it
+	// is. So what it shows is printed as a part of this page, which it is for no longer than
+	// that: the policy lets nothing in it run or ask for anything, and whatever else could
+	// do something is left out.
+	const printed = new Set(("html head body title style main header footer nav section article div p h1 h2 h3 h4 h5 h6 a abbr b bdi bdo blockquote br code dd del " +
+		"details dl dt em figcaption figure hr i img ins kbd li mark ol pre q s samp small span strong sub summary sup table tbody td tfoot th thead time tr u ul var wbr").split(" "));
+	let shown = "", copied = [];
+
+	addEventListener("beforeprint", () => {
+		if (shown === "" || copied.length > 0) return;
+		const copy = new DOMParser().parseFromString(shown.replace('<base href="about:srcdoc">', ""), "text/html");
+		for (const e of copy.querySelectorAll("*")) if (!printed.has(e.localName)) e.remove();
+		document.querySelector("style").disabled = true;
+		for (const e of document.body.children) e.style.setProperty("display", "none", "important");
+		copied = [...copy.querySelectorAll("head > style"), ...copy.body.childNodes];
+		document.body.append(...copied);
+	});
+
+	addEventListener("afterprint", () => {
+		for (const e of copied) e.remove();
+		copied = [];
+		for (const e of document.body.children) e.style.removeProperty("display");
+		document.querySelector("style").disabled = false;
+	});
+
 	async function open(secret) {
 		try {
 			if (!globalThis.crypto?.subtle) throw new Told("Browsers decrypt only what comes over https. Ask for a link that begins with https.");
@@ -69,7 +94,7 @@
 			by("ask").hidden = true;
 			const page = await decrypt(await sealed(), secret);
 			const frame = by("session");
-			frame.srcdoc = page;
+			frame.srcdoc = shown = page;
 			frame.hidden = false;
 			say("");
 		} catch (err) {

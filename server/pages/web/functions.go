@@ -41,8 +41,9 @@ var functions = template.FuncMap{
 	"part":    part,
 	"deed":    Deed,
 	"minus":   func(a, b int) int { return a - b },
-	"heatx":   func(week int) int { return week*14 + 10 },
+	"heatx":   func(week int) int { return week*14 + 14 },
 	"heaty":   func(day int) int { return day*14 + 18 },
+	"weekday": func(day int) int { return day*14 + 28 },
 }
 
 // assetPath is the address of a file; it changes with the content, so that

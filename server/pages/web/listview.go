@@ -354,6 +354,8 @@ type SessionRef struct {
 type FoundSession struct {
 	SessionRef
 	Project string      `json:"project,omitempty"`
+	Agent   string      `json:"agent,omitempty"`
+	At      time.Time   `json:"updated_at"`
 	Hits    []FoundHit  `json:"hits"`
 	More    store.Count `json:"more"` // hits that are not listed
 }

@@ -73,6 +73,7 @@ type SessionView struct {
 	Find     string     `json:"find,omitempty"`
 	Hits     []FoundHit `json:"hits,omitempty"`
 	Cut      bool       `json:"cut,omitempty"`
+	MoreHits string     `json:"more_hits,omitempty"` // the address with the next of them
 	Problem  string     `json:"problem,omitempty"`
 	Previous int64      `json:"previous,omitempty"`
 	Next     int64      `json:"next,omitempty"`
@@ -229,8 +230,9 @@ type CallView struct {
 	ID       string
 	Icon     string
 	Name     string
-	Argument string
-	Added    int // lines
+	Argument string // a file as it is called in the project
+	Whole    string // as the call has it
+	Added    int    // lines
 	Removed  int
 	Input    template.HTML
 	Output   template.HTML
@@ -243,6 +245,24 @@ type CallView struct {
 	Took     time.Duration // 0: not known
 	Open     bool
 	Block    tidemark.Block // the call itself
+}
+
+// plainFormats are exports for people and programs, not for another tool.
+var plainFormats = []string{"md", "html", "text", "json", "ndjson"}
+
+// Plain are the formats of exports that belong to no tool.
+func (v SessionView) Plain() []string { return v.formats(true) }
+
+// Foreign are the formats of exports that are those of tools.
+func (v SessionView) Foreign() []string { return v.formats(false) }
+
+func (v SessionView) formats(plain bool) (some []string) {
+	for _, f := range v.Formats {
+		if slices.Contains(plainFormats, f) == plain {
+			some = append(some, f)
+		}
+	}
+	return some
 }
 
 // CheckpointRow is one checkpoint.

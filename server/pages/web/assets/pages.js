@@ -817,6 +817,7 @@
   // eachOf does something with sessions, and returns those that it was done with. A server
   // that does not answer is not asked for the rest.
   const step = 100;
+  // The last row comes first, so that what is listed by its last change keeps its order.
   const eachOf = async (ids, what, body, tell) => {
     const done = [];
     for (let i = 0; i < ids.length; i += step) {
@@ -873,7 +874,7 @@
       form.remove();
       return;
     }
-    const done = await eachOf(ids, what, what === "tags" ? { add: tags.value } : {}, (i) => { doing = words.replace("%d", i).replace("%d", ids.length); count(); });
+    const done = await eachOf(ids.toReversed(), what, what === "tags" ? { add: tags.value } : {}, (i) => { doing = words.replace("%d", i).replace("%d", ids.length); count(); });
     doing = "";
     if (what === "trash") trashed.push(...done); // also those of a try that was cut off
     if (done.length === ids.length) {

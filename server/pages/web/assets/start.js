@@ -26,6 +26,15 @@
       later.remove();
     }
   };
+  // Whoever is faster than the script with its first key has what they asked for when it is there.
+  const early = (e) => {
+    if (e.key !== "k" || !(e.ctrlKey || e.metaKey)) return;
+    e.preventDefault();
+    removeEventListener("keydown", early);
+    script.addEventListener("load", () => setTimeout(() => document.querySelector("[data-open=palette]")?.click()));
+  };
+  addEventListener("keydown", early);
+  script.addEventListener("load", () => removeEventListener("keydown", early));
   const begin = () => {
     if (script.isConnected) return;
     complete();
