@@ -21,7 +21,8 @@ type line struct {
 	part, parts int64  // 1 and 1 for a line that was appended alone
 	by          string // the batch that adopted the line together with others, else ""
 	tie         uint32
-	scratch     []byte // for sums, kept from line to line
+	scratch     []byte // for sums, kept from line to line as lastDate is
+	lastDate
 }
 
 // sums returns the checksum of the line, and a second sum over what the first
@@ -124,13 +125,8 @@ func appendPosition(dst []byte, p tidemark.Position, chain []byte) []byte {
 
 // position reads what appendPosition wrote.
 func (s *scanner) position(p *tidemark.Position, chain *[]byte) bool {
-	for _, n := range [...]struct {
-		name string
-		v    *int64
-	}{{`,"parent":`, &p.Parent}, {`,"depth":`, &p.Depth}, {`,"nodes":`, &p.Nodes}, {`,"turn":`, &p.Turn}} {
-		if s.literal(n.name) && (!s.number(n.v) || *n.v == 0) {
-			return false
-		}
+	if !s.place(`,"parent":`, &p.Parent) || !s.place(`,"depth":`, &p.Depth) || !s.place(`,"nodes":`, &p.Nodes) || !s.place(`,"turn":`, &p.Turn) {
+		return false
 	}
 	if s.literal(`,"chain":"`) {
 		t, ok := s.text()
@@ -144,6 +140,11 @@ func (s *scanner) position(p *tidemark.Position, chain *[]byte) bool {
 		*chain = c
 	}
 	return true
+}
+
+// place reads a member that is left out when it is zero.
+func (s *scanner) place(name string, v *int64) bool {
+	return !s.literal(name) || s.number(v) && *v != 0
 }
 
 // parseLine reads b, a line without its newline, into l and verifies its sums.
@@ -165,11 +166,12 @@ func parseLine(b []byte, log tidemark.Key, l *line) error {
 // it is; the sum tells whether it is intact.
 func scanLine(b []byte, l *line) bool {
 	kind, batch, by := l.Kind, l.Batch, l.by // of the previous line: usually the same
-	*l = line{part: 1, parts: 1, scratch: l.scratch}
-	s := scanner{b: b}
+	*l = line{part: 1, parts: 1, scratch: l.scratch, lastDate: l.lastDate}
+	s := scanner{b: b, lastDate: l.lastDate}
 	if !s.literal(`{"seq":`) || !s.number(&l.Seq) || !s.literal(`,"at":"`) || !s.instant(&l.At) || !s.literal(`,"kind":"`) {
 		return false
 	}
+	l.lastDate = s.lastDate
 	t, ok := s.text()
 	if !ok {
 		return false
@@ -190,10 +192,9 @@ func scanLine(b []byte, l *line) bool {
 	if !s.literal(`,"batch":"`) {
 		return false
 	}
-	if t, ok = s.text(); !ok {
+	if l.Batch, ok = s.textLike(batch); !ok {
 		return false
 	}
-	l.Batch = reuse(batch, t)
 	if s.literal(`,"by":"`) {
 		if t, ok = s.text(); !ok || len(t) == 0 {
 			return false
