@@ -21,8 +21,8 @@ type line struct {
 	part, parts int64  // 1 and 1 for a line that was appended alone
 	by          string // the batch that adopted the line together with others, else ""
 	tie         uint32
-	scratch     []byte // for sums, kept from line to line as lastDate is
-	lastDate
+	scratch     []byte // for sums, kept from line to line as carried is
+	carried
 }
 
 // sums returns the checksum of the line, and a second sum over what the first
@@ -133,11 +133,9 @@ func (s *scanner) position(p *tidemark.Position, chain *[]byte) bool {
 		if !ok || len(t) == 0 {
 			return false
 		}
-		c, err := base64.StdEncoding.Strict().DecodeString(string(t))
-		if err != nil {
+		if *chain, ok = s.decode(t); !ok {
 			return false
 		}
-		*chain = c
 	}
 	return true
 }
@@ -166,12 +164,12 @@ func parseLine(b []byte, log tidemark.Key, l *line) error {
 // it is; the sum tells whether it is intact.
 func scanLine(b []byte, l *line) bool {
 	kind, batch, by := l.Kind, l.Batch, l.by // of the previous line: usually the same
-	*l = line{part: 1, parts: 1, scratch: l.scratch, lastDate: l.lastDate}
-	s := scanner{b: b, lastDate: l.lastDate}
+	*l = line{part: 1, parts: 1, scratch: l.scratch, carried: l.carried}
+	s := scanner{b: b, carried: l.carried}
+	defer func() { l.carried = s.carried }()
 	if !s.literal(`{"seq":`) || !s.number(&l.Seq) || !s.literal(`,"at":"`) || !s.instant(&l.At) || !s.literal(`,"kind":"`) {
 		return false
 	}
-	l.lastDate = s.lastDate
 	t, ok := s.text()
 	if !ok {
 		return false
@@ -237,9 +235,9 @@ func (s *scanner) body(body *[]byte, verbatim, encoded, end string) bool {
 		if stop-1 <= s.i || s.b[stop-1] != '"' {
 			return false
 		}
-		d, err := base64.StdEncoding.Strict().AppendDecode(nil, s.b[s.i:stop-1])
+		d, ok := s.decode(s.b[s.i : stop-1])
 		*body = d
-		return err == nil && len(d) > 0
+		return ok && len(d) > 0
 	}
 	return false
 }

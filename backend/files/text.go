@@ -128,14 +128,32 @@ func appendBody(dst []byte, lead, colon string, body []byte, oneLine bool) []byt
 type scanner struct {
 	b []byte
 	i int
-	lastDate
+	carried
 }
 
-// lastDate is the date of the last instant that was read: that of the next is mostly
-// the same.
-type lastDate struct {
-	date     [dateBytes]byte
-	midnight int64 // in seconds since 1970
+// carried is what the reading of one line leaves to that of the next.
+type carried struct {
+	date     [dateBytes]byte // of the last instant: that of the next is mostly the same
+	midnight int64           // of the date, in seconds since 1970
+	room     []byte          // for what is decoded; who keeps some of it keeps all
+}
+
+// decodeRoom is how much is decoded into one piece of memory.
+const decodeRoom = 4 << 10
+
+// decode returns what a text in base64 stands for.
+func (c *carried) decode(text []byte) ([]byte, bool) {
+	n := base64.StdEncoding.DecodedLen(len(text))
+	if have := cap(c.room); have-len(c.room) < n {
+		c.room = make([]byte, 0, max(n, min(2*have, decodeRoom)))
+	}
+	at := len(c.room)
+	d, err := base64.StdEncoding.Strict().AppendDecode(c.room, text)
+	if err != nil {
+		return nil, false
+	}
+	c.room = d
+	return d[at:len(d):len(d)], true
 }
 
 const dateBytes = len("2006-01-02")
