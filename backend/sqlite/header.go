@@ -59,12 +59,15 @@ type header struct {
 	quiet bool  // the -wal file is empty, so the file is complete on its own
 }
 
+// sqlHeader names the two pages: with a bound, SQLite would go through all of the file.
+const sqlHeader = `SELECT pgno, data FROM sqlite_dbpage WHERE pgno IN (1, 2)`
+
 // headerOf reads the header through SQLite, with a connection that was opened
 // when the files were in the state before. Opening and closing a file of the
 // store by other means would release this process's locks on it.
 func headerOf(c *conn, path string, before *fileState) (*header, error) {
 	h := new(header)
-	err := c.do(`SELECT pgno, data FROM sqlite_dbpage WHERE pgno <= 2`, nil, func(s *stmt) {
+	err := c.do(sqlHeader, nil, func(s *stmt) {
 		data := s.view(1)
 		if s.int(0) == 1 {
 			copy(h.bytes[:], data)
