@@ -3,7 +3,9 @@ package tidemark
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -61,11 +63,16 @@ func (p *parser) blocks(to *[]Block, depth int) bool {
 }
 
 func (p *parser) block(b *Block, depth int) bool {
-	ok := p.eat('{') &&
-		p.field(`"type":`) && p.text(&b.Type) &&
-		p.textField(`"text":`, &b.Text)
+	ok := false
+	if p.literal(`{"type":"text","text":"`) { // most blocks are text alone
+		b.Type, ok = BlockText, p.restOfText(&b.Text)
+	} else {
+		ok = p.eat('{') &&
+			p.field(`"type":`) && p.text(&b.Type) &&
+			p.textField(`"text":`, &b.Text)
+	}
 	if ok && p.eat('}') {
-		return true // most blocks are text alone
+		return true
 	}
 	return ok &&
 		p.textField(`"id":`, &b.ID) &&
@@ -139,14 +146,12 @@ func (p *parser) text(to *string) bool {
 	if !p.eat('"') {
 		return false
 	}
-	n := readable(p.b[p.i:])
-	s := p.b[p.i : p.i+n]
-	p.i += n
-	if p.eat('"') {
-		*to = p.d.word(s)
+	if n := readable(p.b[p.i:]); p.i+n < len(p.b) && p.b[p.i+n] == '"' {
+		*to = p.d.word(p.b[p.i : p.i+n])
+		p.i += n + 1
 		return true
 	}
-	return p.escapedText(to, s)
+	return p.restOfText(to)
 }
 
 // model reads a string that is mostly the one before.
@@ -177,35 +182,78 @@ func (d *Decoder) word(s []byte) string {
 	return d.text(s)
 }
 
-// escapedText reads the rest of a string that begins with front and continues
-// with an escape. Of a long one the end is found first, to allocate what it needs.
-func (p *parser) escapedText(to *string, front []byte) bool {
+// restOfText reads a string behind its first quote. Of a long one the end is found
+// first, to allocate what it needs.
+func (p *parser) restOfText(to *string) bool {
 	most := len(p.b) - p.i
-	if len(front)+most > sharedText {
+	if most > sharedText {
 		end := p.closingQuote()
 		if end < 0 {
 			return false
 		}
 		most = end - p.i
 	}
-	s := p.d.room(len(front) + most)
+	s := p.d.room(most)
 	start := s.Len()
-	s.Write(front)
-	for p.i+1 < len(p.b) && p.b[p.i] == '\\' {
-		if c := short[p.b[p.i+1]]; c != 0 {
-			s.WriteByte(c)
-			p.i += 2
-		} else if r, ok := p.unicodeEscape(); ok {
-			s.WriteRune(r)
-		} else {
-			return false
-		}
-		n := readable(p.b[p.i:])
-		s.Write(p.b[p.i : p.i+n])
-		p.i += n
+	for more := true; more; {
+		n := 0
+		n, more = p.unescape(p.d.piece[:])
+		s.Write(p.d.piece[:n])
 	}
 	*to = s.String()[start:]
 	return p.eat('"') // or there was a control character, or what is not UTF-8
+}
+
+// unescape writes the next bytes of a string to a piece of memory, as they are without
+// escapes, and returns how many they are. It reports false when it has come to the end
+// of the string, or to what cannot be in one. Like plain, it looks at eight bytes at a
+// time, and keeps them before it knows how many of them are wanted.
+func (p *parser) unescape(to []byte) (n int, more bool) {
+	const most = 8 + utf8.UTFMax // that a round writes
+	b, i := p.b, p.i
+	for n+most <= len(to) {
+		if i+8 <= len(b) {
+			w := binary.LittleEndian.Uint64(b[i:])
+			binary.LittleEndian.PutUint64(to[n:], w)
+			odd := oddBytes(w)
+			if odd == 0 {
+				i, n = i+8, n+8
+				continue
+			}
+			same := bits.TrailingZeros64(odd) / 8
+			i, n = i+same, n+same
+		}
+		p.i = i
+		switch {
+		case i == len(b) || b[i] == '"' || b[i] < ' ':
+			return n, false
+		case b[i] >= utf8.RuneSelf:
+			r, size := utf8.DecodeRune(b[i:])
+			if r == utf8.RuneError && size == 1 {
+				return n, false
+			}
+			n += copy(to[n:], b[i:i+size])
+			i += size
+		case b[i] != '\\':
+			to[n] = b[i]
+			i, n = i+1, n+1
+		case i+1 == len(b):
+			return n, false
+		case short[b[i+1]] != 0:
+			to[n] = short[b[i+1]]
+			i, n = i+2, n+1
+		default:
+			r, ok := p.unicodeEscape()
+			if !ok {
+				p.i = i
+				return n, false
+			}
+			n += utf8.EncodeRune(to[n:], r)
+			i = p.i
+		}
+	}
+	p.i = i
+	return n, true
 }
 
 // short is what an escape of one letter stands for, by its letter.

@@ -11,22 +11,32 @@ type Decoder struct {
 	long   strings.Builder // one text of its own
 	blocks []Block         // unused ones
 	model  string          // the last one: most entries of a session have the same
+	piece  [256]byte       // of a text, before it is one
+	coming int             // how many entries are still expected
 }
 
 const (
 	// sharedText is how long a text may be that shares memory with others.
 	sharedText = 512
 	// sharedTexts is how many bytes such texts share, and sharedBlocks how many blocks
-	// are made at once. The first are few, because some Decoders decode one entry.
+	// are made at once: both some 4 kB. Where it is not known that many entries come, the
+	// first are few, because some Decoders decode one entry.
 	sharedTexts  = 4 << 10
-	sharedBlocks = 16
+	sharedBlocks = 18
+	// usualText is the length of the texts that are expected of an entry.
+	usualText = 64
 )
+
+// Expect announces how many entries are going to be decoded, so that memory need not
+// grow with them. It may be wrong.
+func (d *Decoder) Expect(entries int) { d.coming = max(entries, 0) }
 
 // Decode sets e to the entry that a line keeps. A body that is not an entry's is
 // ErrCorrupt; e then has what the line itself says. The entry shares no memory with
 // the line.
 func (d *Decoder) Decode(l *Line, e *Entry) error {
-	*e = Entry{Seq: l.Seq, Position: l.Position, At: l.At, Kind: l.Kind, Key: l.Key}
+	*e = Entry{}
+	e.Seq, e.Position, e.At, e.Kind, e.Key = l.Seq, l.Position, l.At, l.Kind, l.Key
 	if r := Role(l.Kind); r.Valid() {
 		e.Kind, e.Role = KindMessage, r
 	}
@@ -48,7 +58,7 @@ func (d *Decoder) room(n int) *strings.Builder {
 	}
 	if have := d.texts.Cap(); have-d.texts.Len() < n {
 		d.texts.Reset()
-		d.texts.Grow(max(n, min(2*have, sharedTexts)))
+		d.texts.Grow(max(n, min(max(2*have, usualText*min(d.coming, sharedTexts/usualText)), sharedTexts)))
 	}
 	return &d.texts
 }
@@ -67,8 +77,9 @@ func (d *Decoder) text(v []byte) string {
 // block returns a list of one empty block. Another one that is added moves the list.
 func (d *Decoder) block() []Block {
 	if len(d.blocks) == cap(d.blocks) {
-		d.blocks = make([]Block, 0, max(1, min(2*cap(d.blocks), sharedBlocks)))
+		d.blocks = make([]Block, 0, max(1, min(max(2*cap(d.blocks), d.coming), sharedBlocks)))
 	}
+	d.coming = max(d.coming-1, 0)
 	n := len(d.blocks)
 	d.blocks = d.blocks[:n+1]
 	return d.blocks[n : n+1 : n+1]

@@ -50,3 +50,44 @@ func TestEntriesDecodedInARowDoNotTouchEachOther(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestDecoderThatExpectsEntriesTakesFewPiecesOfMemory(t *testing.T) {
+	const n = 50
+	l, err := Say(User, "what is \"it\" that\nyou want?").Line()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [n]Entry
+	made := testing.AllocsPerRun(10, func() {
+		var d Decoder
+		d.Expect(n)
+		for i := range all {
+			if err := d.Decode(&l, &all[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if made > n/10 {
+		t.Errorf("%d entries took %.0f pieces of memory", n, made)
+	}
+}
+
+func TestTextsOfAllLengthsAreReadAsEncodingJSONReadsThem(t *testing.T) {
+	for _, piece := range []string{"a", "\n", "é", "日本", "\\", "\x01", "\u2028", "😀"} {
+		for n := range 300 {
+			text := strings.Repeat("-", n%17) + strings.Repeat(piece, n) + "."
+			l, err := Say(User, text).Line()
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := EntryOf(l)
+			if err != nil || e.Text() != text {
+				t.Fatalf("%d of %q: %v\ngot %q", n, piece, err, e.Text())
+			}
+			var v body
+			if p := (parser{b: l.Body, d: new(Decoder)}); !p.body(&v) {
+				t.Fatalf("%d of %q: left to encoding/json", n, piece)
+			}
+		}
+	}
+}

@@ -233,16 +233,11 @@ func appendEscape(dst []byte, c byte) []byte {
 }
 
 // plain returns how many bytes at the front of b are ASCII that needs no escape
-// in a JSON string. It looks at eight bytes at a time: a byte that needs an
-// escape sets its highest bit in odd, and the lowest such bit is exact.
+// in a JSON string.
 func plain(b []byte) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; n+8 <= len(b); n += 8 {
-		w := binary.LittleEndian.Uint64(b[n:])
-		quote, slash := w^ones*'"', w^ones*'\\'
-		odd := ((w-ones*' ')&^w | (quote-ones)&^quote | (slash-ones)&^slash | w) & highs
-		if odd != 0 {
+		if odd := oddBytes(binary.LittleEndian.Uint64(b[n:])); odd != 0 {
 			return n + bits.TrailingZeros64(odd)/8
 		}
 	}
@@ -250,4 +245,12 @@ func plain(b []byte) int {
 		n++
 	}
 	return n
+}
+
+// oddBytes looks at eight bytes at a time: one that is not ASCII, or needs an escape in
+// a JSON string, sets its highest bit. The lowest such bit is exact.
+func oddBytes(w uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, slash := w^ones*'"', w^ones*'\\'
+	return ((w-ones*' ')&^w | (quote-ones)&^quote | (slash-ones)&^slash | w) & highs
 }

@@ -43,7 +43,7 @@ func (b *Backend) LinesOf(ctx context.Context, asked []tidemark.LogLines) ([][]t
 		r := lineReader{b: b, log: asked[i].Log}
 		opened := make([]tidemark.Line, 0, len(lines))
 		for _, l := range lines {
-			switch l, err := r.open(ctx, l); {
+			switch err := r.open(ctx, &l); {
 			case err == nil:
 				opened = append(opened, l)
 			case !errors.Is(err, tidemark.ErrCorrupt) && !errors.Is(err, tidemark.ErrNotFound):

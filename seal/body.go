@@ -192,7 +192,8 @@ func sealLineAs(form byte, body []byte, k *dataKey, store storeID, at nonce, log
 // openLine returns l as it was before sealLine.
 func openLine(k *dataKey, store storeID, log tidemark.Key, l tidemark.Line) (tidemark.Line, error) {
 	var o lineOpener
-	return o.open(k, store, log, l)
+	err := o.open(k, store, log, &l)
+	return l, err
 }
 
 // lineOpener opens lines of one log, one after the other. Short ones share memory in chunks: who keeps
@@ -221,35 +222,36 @@ func (o *lineOpener) room(n int) []byte {
 	return o.chunk[at : at : at+n]
 }
 
-func (o *lineOpener) open(k *dataKey, store storeID, log tidemark.Key, l tidemark.Line) (tidemark.Line, error) {
+// open opens l in place; with an error l is unchanged.
+func (o *lineOpener) open(k *dataKey, store storeID, log tidemark.Key, l *tidemark.Line) error {
 	if err := checkForm(l.Body); err != nil {
-		return l, err
+		return err
 	}
 	if len(l.Chain) < tagBytes {
-		return l, errors.New("it has no place in the chain of its log: it is not sealed, or was changed")
+		return errors.New("it has no place in the chain of its log: it is not sealed, or was changed")
 	}
 	form := l.Body[0]
 	if o.fixed == 0 {
 		o.bound = boundStart(make([]byte, 0, roomBytes/2), store, log)
 		o.fixed = len(o.bound)
 	}
-	o.bound = boundBehind(o.bound[:o.fixed], form, &l)
+	o.bound = boundBehind(o.bound[:o.fixed], form, l)
 	plain, err := openBody(k.bodies, o.room(len(l.Body)-overhead), l.Body, o.bound)
 	if err != nil {
-		return l, err
+		return err
 	}
 	size, n := binary.Uvarint(plain)
 	if n <= 0 || size > uint64(len(plain)-n) {
-		return l, errors.New("what was sealed in it is no line")
+		return errors.New("what was sealed in it is no line")
 	}
 	rest := plain[n:]
-	l.Key = string(rest[:size])
-	if l.Body, err = withForm(form, rest[size:]); err != nil {
-		return l, err
+	body, err := withForm(form, rest[size:])
+	if err != nil {
+		return err
 	}
-	l.Chain = chainOf(l.Chain)
+	l.Key, l.Body, l.Chain = string(rest[:size]), body, chainOf(l.Chain)
 	l.Sum = l.Checksum(log)
-	return l, nil
+	return nil
 }
 
 // chainOf returns the caller's part of a chain.

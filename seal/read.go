@@ -121,8 +121,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 		r := lineReader{b: b, log: log}
 		for l, err := range b.inner.Lines(ctx, log, spans...) {
 			if err == nil {
-				l, err = r.open(ctx, l)
-				if errors.Is(err, tidemark.ErrNotFound) {
+				if err = r.open(ctx, &l); errors.Is(err, tidemark.ErrNotFound) {
 					return
 				}
 			} else {
@@ -149,10 +148,20 @@ type lineReader struct {
 	before tag   // the tag of the line before that
 }
 
-func (r *lineReader) open(ctx context.Context, sealed tidemark.Line) (tidemark.Line, error) {
-	bad := func(what string) (tidemark.Line, error) {
-		return tidemark.Line{Seq: sealed.Seq}, &tidemark.Damage{Key: r.log, Seq: sealed.Seq, What: what}
+// open opens l in place. With an error it leaves nothing of it but its Seq.
+func (r *lineReader) open(ctx context.Context, l *tidemark.Line) error {
+	what, err := r.opened(ctx, l)
+	if what != "" {
+		err = &tidemark.Damage{Key: r.log, Seq: l.Seq, What: what}
 	}
+	if err != nil {
+		*l = tidemark.Line{Seq: l.Seq}
+	}
+	return err
+}
+
+// opened opens l in place, or says what is wrong with it.
+func (r *lineReader) opened(ctx context.Context, l *tidemark.Line) (wrong string, err error) {
 	if r.key == nil && r.keyErr == nil {
 		r.key, r.keyErr = r.b.keyFor(ctx, r.log)
 		if errors.Is(r.keyErr, tidemark.ErrCorrupt) && r.b.gone(ctx, r.log, 0) {
@@ -161,44 +170,41 @@ func (r *lineReader) open(ctx context.Context, sealed tidemark.Line) (tidemark.L
 	}
 	if r.keyErr != nil {
 		if errors.Is(r.keyErr, tidemark.ErrCorrupt) {
-			return bad(damageText(r.keyErr))
+			return damageText(r.keyErr), nil
 		}
-		return tidemark.Line{Seq: sealed.Seq}, r.keyErr
+		return "", r.keyErr
 	}
-	l, err := r.opener.open(r.key, r.b.store, r.log, sealed)
+	sealed, chain := l.Body, l.Chain
+	err = r.opener.open(r.key, r.b.store, r.log, l)
 	if err != nil && !r.looked {
 		r.looked = true
 		again, keyErr := r.b.keyAgain(ctx, r.log, r.key)
 		if keyErr != nil && !errors.Is(keyErr, tidemark.ErrCorrupt) {
-			return tidemark.Line{Seq: sealed.Seq}, keyErr
+			return "", keyErr
 		}
 		if again != nil {
 			r.key = again
-			l, err = r.opener.open(again, r.b.store, r.log, sealed)
+			err = r.opener.open(again, r.b.store, r.log, l)
 		}
 	}
 	if err != nil {
 		r.last = 0
-		return bad(err.Error())
+		return err.Error(), nil
 	}
-	if what := r.follow(sealed); what != "" {
-		return bad(what)
-	}
-	return l, nil
+	return r.follow(l.Seq, tagOf(sealed), tag(chain)), nil
 }
 
-// follow compares a line with its neighbour, if that was read just before. A
-// damaged neighbour proves nothing against it.
-func (r *lineReader) follow(l tidemark.Line) (what string) {
-	t, before := tagOf(l.Body), tag(l.Chain)
+// follow compares a line, of which it knows the tag and that of the line before, with its
+// neighbour, if that was read just before. A damaged neighbour proves nothing against it.
+func (r *lineReader) follow(seq int64, t, before tag) (what string) {
 	switch {
-	case l.Seq == 1 && before != tag{}:
+	case seq == 1 && before != tag{}:
 		what = "it is the first line of its log, and was sealed behind another one"
-	case r.last != 0 && r.last == l.Seq-1 && before != r.tag:
+	case r.last != 0 && r.last == seq-1 && before != r.tag:
 		what = "it was sealed behind another line than the one before it"
-	case r.last != 0 && r.last == l.Seq+1 && t != r.before:
+	case r.last != 0 && r.last == seq+1 && t != r.before:
 		what = "the line after it was sealed behind another one"
 	}
-	r.last, r.tag, r.before = l.Seq, t, before
+	r.last, r.tag, r.before = seq, t, before
 	return what
 }

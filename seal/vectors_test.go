@@ -170,7 +170,8 @@ func TestTheVectorsOpen(t *testing.T) {
 		if i == 1 {
 			l.Chain, l.Key = raw("chain of line 2"), v["key of line 2"]
 		}
-		got, err := r.open(t.Context(), l)
+		got := l
+		err := r.open(t.Context(), &got)
 		want := vectorLines[i]
 		want.Sum = want.Checksum(vectorLog)
 		if d := cmp.Diff(want, got); err != nil || d != "" {

@@ -343,6 +343,7 @@ func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.En
 			}
 		}()
 		var d tidemark.Decoder
+		d.Expect(n)
 		for l, err := range v.walk(ctx, segments, seq, n) {
 			tail = append(tail, tailEntry{})
 			f := &tail[len(tail)-1]

@@ -28,3 +28,10 @@ func IntentOf(batch tidemark.Batch) []byte {
 	}
 	return b
 }
+
+// Recalled reports whether what the files of a session say is remembered.
+func (b *Backend) Recalled(key tidemark.Key) (log, record bool) {
+	b.recall.mu.Lock()
+	defer b.recall.mu.Unlock()
+	return b.recall.logs[key].stamp != stamp{}, b.recall.records[key].stamp != stamp{}
+}

@@ -63,6 +63,7 @@ type Backend struct {
 	handles handles
 	keys    keyCache
 	list    listCache
+	recall  recall
 	due     dueCache
 	grown   grown
 	lists   []string // kinds
@@ -106,6 +107,7 @@ func open(ctx context.Context, dir string, o *Options, set setting) (*Backend, e
 	}
 	b := &Backend{fs: durable.Retrying(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, lists: o.Listed, grouped: o.Grouped, ending: make(chan struct{})}
 	b.initLocks()
+	b.recall.init(fsys)
 	b.grown.waiting = make(map[tidemark.Key]chan struct{})
 	if err := b.start(ctx, o); err != nil {
 		b.Close()

@@ -25,7 +25,7 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, e
 // of lines nor a head was there a moment ago. What the record says of its lines
 // still counts.
 func (b *Backend) get(key tidemark.Key, alone bool) (tidemark.Record, error) {
-	r, _, err := b.readRecord(key)
+	r, err := b.recallRecord(key)
 	if err != nil {
 		return r, b.readError(key, err)
 	}

@@ -21,7 +21,8 @@ type line struct {
 	part, parts int64  // 1 and 1 for a line that was appended alone
 	by          string // the batch that adopted the line together with others, else ""
 	tie         uint32
-	scratch     []byte // for sums, kept from line to line
+	scratch     []byte // for sums, kept from line to line as carried is
+	carried
 }
 
 // sums returns the checksum of the line, and a second sum over what the first
@@ -124,26 +125,24 @@ func appendPosition(dst []byte, p tidemark.Position, chain []byte) []byte {
 
 // position reads what appendPosition wrote.
 func (s *scanner) position(p *tidemark.Position, chain *[]byte) bool {
-	for _, n := range [...]struct {
-		name string
-		v    *int64
-	}{{`,"parent":`, &p.Parent}, {`,"depth":`, &p.Depth}, {`,"nodes":`, &p.Nodes}, {`,"turn":`, &p.Turn}} {
-		if s.literal(n.name) && (!s.number(n.v) || *n.v == 0) {
-			return false
-		}
+	if !s.place(`,"parent":`, &p.Parent) || !s.place(`,"depth":`, &p.Depth) || !s.place(`,"nodes":`, &p.Nodes) || !s.place(`,"turn":`, &p.Turn) {
+		return false
 	}
 	if s.literal(`,"chain":"`) {
 		t, ok := s.text()
 		if !ok || len(t) == 0 {
 			return false
 		}
-		c, err := base64.StdEncoding.Strict().DecodeString(string(t))
-		if err != nil {
+		if *chain, ok = s.decode(t); !ok {
 			return false
 		}
-		*chain = c
 	}
 	return true
+}
+
+// place reads a member that is left out when it is zero.
+func (s *scanner) place(name string, v *int64) bool {
+	return !s.literal(name) || s.number(v) && *v != 0
 }
 
 // parseLine reads b, a line without its newline, into l and verifies its sums.
@@ -165,8 +164,9 @@ func parseLine(b []byte, log tidemark.Key, l *line) error {
 // it is; the sum tells whether it is intact.
 func scanLine(b []byte, l *line) bool {
 	kind, batch, by := l.Kind, l.Batch, l.by // of the previous line: usually the same
-	*l = line{part: 1, parts: 1, scratch: l.scratch}
-	s := scanner{b: b}
+	*l = line{part: 1, parts: 1, scratch: l.scratch, carried: l.carried}
+	s := scanner{b: b, carried: l.carried}
+	defer func() { l.carried = s.carried }()
 	if !s.literal(`{"seq":`) || !s.number(&l.Seq) || !s.literal(`,"at":"`) || !s.instant(&l.At) || !s.literal(`,"kind":"`) {
 		return false
 	}
@@ -190,10 +190,9 @@ func scanLine(b []byte, l *line) bool {
 	if !s.literal(`,"batch":"`) {
 		return false
 	}
-	if t, ok = s.text(); !ok {
+	if l.Batch, ok = s.textLike(batch); !ok {
 		return false
 	}
-	l.Batch = reuse(batch, t)
 	if s.literal(`,"by":"`) {
 		if t, ok = s.text(); !ok || len(t) == 0 {
 			return false
@@ -236,9 +235,9 @@ func (s *scanner) body(body *[]byte, verbatim, encoded, end string) bool {
 		if stop-1 <= s.i || s.b[stop-1] != '"' {
 			return false
 		}
-		d, err := base64.StdEncoding.Strict().AppendDecode(nil, s.b[s.i:stop-1])
+		d, ok := s.decode(s.b[s.i : stop-1])
 		*body = d
-		return err == nil && len(d) > 0
+		return ok && len(d) > 0
 	}
 	return false
 }

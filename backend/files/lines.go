@@ -74,6 +74,17 @@ type walk struct {
 // open opens the log, and finds out how long it is.
 func (w *walk) open() error {
 	w.opened = true
+	st, before, ok := w.b.recallLog(w.log)
+	if ok {
+		f, err := w.b.fs.OpenFile(logPath(w.log), os.O_RDONLY)
+		if err == nil {
+			if info, err := f.Stat(); err == nil && info.ID == st.id && info.Size >= st.size {
+				w.f, w.number.f, w.st = f, f, st
+				return nil
+			}
+			f.Close()
+		}
+	}
 	for {
 		h, known := w.b.readHead(w.log)
 		f, err := w.b.fs.OpenFile(logPath(w.log), os.O_RDONLY)
@@ -87,6 +98,9 @@ func (w *walk) open() error {
 		w.f, w.number.f = f, f
 		w.st, err = settle(f, w.log, h, known)
 		if err != nil || w.st.lost == nil && known {
+			if after, statErr := f.Stat(); err == nil && statErr == nil {
+				w.b.rememberLog(w.log, before, after, &w.st)
+			}
 			return err
 		}
 		id := w.st.id
@@ -95,6 +109,7 @@ func (w *walk) open() error {
 		if err != nil || gone != nil || id == 0 || now.ID == id {
 			return err
 		}
+		before = durable.Info{}
 		w.close() // another file took its place, for which this state is
 		w.f = nil
 	}
@@ -129,15 +144,15 @@ func (w *walk) span(index int, span tidemark.Span) error {
 	if err != nil {
 		return err
 	}
-	r.chunk = chunkFor(&w.st, last-first+1)
+	r.chunk = chunkFor(&w.st, last-first+1+closeLines)
 	return w.forwards(r, first, last)
 }
 
-// chunkFor returns how much to read at once for n lines: their average size in
-// the log and a little more.
+// chunkFor returns how much to read at once for n lines, by their average size in the
+// log.
 func chunkFor(st *state, n int64) int {
 	mean := st.mean()
-	return int(min(max((n+closeLines)*mean, 4<<10), readBytes))
+	return int(min(max(n*mean, 4<<10), readBytes))
 }
 
 // mean is the average size of a line.
@@ -157,6 +172,9 @@ func (w *walk) forwards(r *forward, first, last int64) error {
 			return err
 		}
 		if parseLine(row.bytes, w.log, &l) == nil {
+			if l.Seq == first {
+				w.st.places.add(first, row.at)
+			}
 			next = w.step(&l, next, last)
 		} else if parseMark(row.bytes, w.log) == 0 {
 			w.bad = append(w.bad, row)
@@ -204,8 +222,10 @@ func (w *walk) backwards(st *state, first, last int64) error {
 		}
 	}
 	r := newBackward(w.f, end)
-	r.chunk = chunkFor(st, last-first+1)
+	r.chunk = chunkFor(st, (last-first+1)*9/8)
 	next := last
+	oldest := place{}
+	defer func() { st.places.add(oldest.seq, oldest.at) }()
 	var one [1]found
 	for next >= first && !w.stopped {
 		got, err := r.prev()
@@ -223,6 +243,8 @@ func (w *walk) backwards(st *state, first, last int64) error {
 			}
 			w.bad = append([]row{got}, w.bad...)
 			lines = salvage(got, w.log)
+		} else if one[0].Seq == next {
+			oldest = place{next, got.at}
 		}
 		for i := len(lines) - 1; i >= 0 && next >= first && !w.stopped; i-- {
 			next = w.stepBack(&lines[i].line, next, first)
@@ -251,6 +273,9 @@ func (w *walk) stepBack(l *line, next, first int64) int64 {
 
 // endOf returns where the line after seq begins.
 func (w *walk) endOf(st *state, seq int64) (int64, error) {
+	if _, after := st.places.around(seq); after.seq == seq+1 {
+		return after.at, nil
+	}
 	r, err := seek(w.f, w.log, st, seq)
 	if err != nil {
 		return 0, err

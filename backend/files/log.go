@@ -19,6 +19,7 @@ type state struct {
 	exists bool             // there is a file
 	id     uint64           // of the file
 	lost   *tidemark.Damage // the log is shorter than its head says
+	places *places          // of some lines; nil: of none
 }
 
 // readHead returns the head of a log; ok is false when there is none, or none
@@ -54,18 +55,25 @@ func (b *Backend) look(log tidemark.Key) (state, error) { return b.lookFor(log, 
 // lookFor is look for a caller that knows the floor of the log, usually because
 // it read the record anyway.
 func (b *Backend) lookFor(log tidemark.Key, floor int64) (state, error) {
+	st, before, ok := b.recallLog(log)
+	if ok {
+		if st.atLeast(log, floor, true); st.lost == nil {
+			return st, nil
+		}
+	}
 	for tries := 0; ; tries++ {
-		st, err := b.lookOnce(log, floor)
+		st, err := b.lookOnce(log, floor, before)
 		if err != nil || st.lost == nil || tries == 2 {
 			return st, err
 		}
 		// A log that was dropped and begun again between the two looks is not
 		// damaged; a damaged one stays so.
 		floor = b.floor(log)
+		before = durable.Info{}
 	}
 }
 
-func (b *Backend) lookOnce(log tidemark.Key, floor int64) (state, error) {
+func (b *Backend) lookOnce(log tidemark.Key, floor int64, before durable.Info) (state, error) {
 	h, ok := b.readHead(log)
 	info, err := b.fs.Stat(logPath(log))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -81,6 +89,7 @@ func (b *Backend) lookOnce(log tidemark.Key, floor int64) (state, error) {
 		floor = b.floor(log)
 	}
 	st.atLeast(log, floor, h.file)
+	b.rememberLog(log, before, info, &st)
 	return st, nil
 }
 

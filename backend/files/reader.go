@@ -116,6 +116,9 @@ type backward struct {
 	rows  []int  // where the rows in buf begin, except the first
 }
 
+// usualRows is how many rows are read at once for what a person is shown.
+const usualRows = 64
+
 // newBackward reads the rows before end, which is where a row begins.
 func newBackward(f durable.File, end int64) *backward { return &backward{f: f, at: end} }
 
@@ -173,7 +176,9 @@ func (r *backward) fill() error {
 // It searches forward, because finding a byte is many times faster in that
 // direction.
 func (r *backward) find(n int) {
-	r.rows = r.rows[:0]
+	if r.rows = r.rows[:0]; r.rows == nil {
+		r.rows = make([]int, 0, usualRows)
+	}
 	for i := 0; i < n; {
 		j := bytes.IndexByte(r.buf[i:n], '\n')
 		if j < 0 {

@@ -25,12 +25,22 @@ func seek(f durable.File, log tidemark.Key, st *state, seq int64) (*forward, err
 	if seq <= st.Trimmed+1 {
 		return &forward{f: f, limit: st.end}, nil
 	}
+	before, after := st.places.around(seq)
+	if before.seq > 0 && seq-before.seq <= closeLines {
+		return &forward{f: f, at: before.at, limit: st.end}, nil
+	}
 	mean := st.mean()
 	if n := st.Length - seq; n < nearLines && n*mean < nearBytes {
 		return seekNear(f, log, st, seq)
 	}
 	var l line
 	low, lowSeq, high, highSeq := int64(0), st.Trimmed+1, st.end, st.Length+1
+	if before.seq > 0 {
+		low, lowSeq = before.at, before.seq
+	}
+	if after.seq > 0 {
+		high, highSeq = after.at, after.seq
+	}
 	for probes := 0; high-low > readBytes/2; probes++ {
 		guess := low + int64(float64(high-low)*float64(seq-lowSeq)/float64(max(highSeq-lowSeq, 1)))
 		guess -= closeLines / 2 * (high - low) / max(highSeq-lowSeq, 1) // a little early is better

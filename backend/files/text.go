@@ -128,7 +128,35 @@ func appendBody(dst []byte, lead, colon string, body []byte, oneLine bool) []byt
 type scanner struct {
 	b []byte
 	i int
+	carried
 }
+
+// carried is what the reading of one line leaves to that of the next.
+type carried struct {
+	date     [dateBytes]byte // of the last instant: that of the next is mostly the same
+	midnight int64           // of the date, in seconds since 1970
+	room     []byte          // for what is decoded; who keeps some of it keeps all
+}
+
+// decodeRoom is how much is decoded into one piece of memory.
+const decodeRoom = 4 << 10
+
+// decode returns what a text in base64 stands for.
+func (c *carried) decode(text []byte) ([]byte, bool) {
+	n := base64.StdEncoding.DecodedLen(len(text))
+	if have := cap(c.room); have-len(c.room) < n {
+		c.room = make([]byte, 0, max(n, min(2*have, decodeRoom)))
+	}
+	at := len(c.room)
+	d, err := base64.StdEncoding.Strict().AppendDecode(c.room, text)
+	if err != nil {
+		return nil, false
+	}
+	c.room = d
+	return d[at:len(d):len(d)], true
+}
+
+const dateBytes = len("2006-01-02")
 
 func (s *scanner) literal(x string) bool {
 	if len(s.b)-s.i < len(x) || string(s.b[s.i:s.i+len(x)]) != x {
@@ -170,26 +198,43 @@ func (s *scanner) text() ([]byte, bool) {
 	return nil, false
 }
 
+// textLike is text for one that is mostly the same as the last.
+func (s *scanner) textLike(last string) (string, bool) {
+	if end := s.i + len(last); end < len(s.b) && s.b[end] == '"' && string(s.b[s.i:end]) == last {
+		s.i = end + 1
+		return last, true
+	}
+	t, ok := s.text()
+	return string(t), ok
+}
+
 func (s *scanner) hex32(v *uint32) bool {
 	if len(s.b)-s.i < 8 {
 		return false
 	}
-	n := uint32(0)
+	n, odd := uint32(0), byte(0)
 	for _, c := range s.b[s.i : s.i+8] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		default:
-			return false
-		}
-		n = n<<4 | uint32(c)
+		d := digitOf[c]
+		n, odd = n<<4|uint32(d&15), odd|d
+	}
+	if odd > 15 {
+		return false
 	}
 	s.i += 8
 	*v = n
 	return true
 }
+
+// digitOf has the values of digits; anything else has one above 15.
+var digitOf = func() (of [256]byte) {
+	for c := range of {
+		of[c] = 0xff
+	}
+	for v, c := range "0123456789abcdef" {
+		of[c] = byte(v)
+	}
+	return of
+}()
 
 // instant reads a time in timeLayout and its closing quote.
 func (s *scanner) instant(t *time.Time) bool {
@@ -212,11 +257,14 @@ func (s *scanner) instant(t *time.Time) bool {
 	if bad || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 59 {
 		return false
 	}
-	v := time.Date(year, time.Month(month), day, hour, minute, second, us*1000, time.UTC)
-	if v.Day() != day {
-		return false
+	if string(b[:dateBytes]) != string(s.date[:]) {
+		midnight := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
+		if midnight.Day() != day {
+			return false
+		}
+		s.date, s.midnight = [dateBytes]byte(b), midnight.Unix()
 	}
-	*t = v
+	*t = time.Unix(s.midnight+int64(hour*3600+minute*60+second), int64(us)*1000).UTC()
 	s.i += len(timeLayout) + 1
 	return true
 }

@@ -173,7 +173,11 @@ func (d *Dir) bothStat(dir string, s *sub) bool {
 func (d *Dir) OpenFile(name string, flag int) (File, error) {
 	var f *os.File
 	err := d.in(name, func(s *sub, base string) (err error) {
-		f, err = s.OpenFile(base, flag, 0o600)
+		if flag == os.O_RDONLY {
+			f, err = s.openRead(base)
+		} else {
+			f, err = s.OpenFile(base, flag, 0o600)
+		}
 		return err
 	})
 	if err != nil {

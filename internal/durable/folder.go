@@ -14,6 +14,13 @@ type Folder struct {
 // again and look the same.
 const FolderSettles = 25 * time.Millisecond
 
+// Tells reports whether the file system is one that is known to say at once, to every
+// process, what changed in a file or a directory.
+func Tells(fsys FS) bool {
+	d := dirOf(fsys)
+	return d != nil && d.tellsFolders()
+}
+
 // FolderOf returns what is known of a directory, the zero Folder where there is none. It
 // is false where that does not tell whether names changed: the file system is not one
 // that is known to say so at once, or they changed a moment ago.

@@ -52,6 +52,8 @@ const (
 	tries     = 11
 )
 
+func (s *sub) openRead(base string) (*os.File, error) { return s.Root.Open(base) }
+
 func renameRetrying(call func() error) (err error) {
 	for i := range tries {
 		err = call()
