@@ -38,7 +38,7 @@ func (b *Backend) readAbout() (about, error) {
 		return about{}, storeError(b.dir, err)
 	}
 	var a about
-	if err := json.Unmarshal(data, &a); err != nil || a.Format != formatName || a.Version < 1 || a.Version > journaled && a.Boot == "" || a.From < 0 || a.From > a.Version {
+	if err := json.Unmarshal(data, &a); err != nil || a.Format != formatName || a.Version < 1 || a.From < 0 || a.From > a.Version {
 		return about{}, tidemark.Errorf(tidemark.ErrCorrupt, "store %s: %s does not describe a store of files", b.dir, storeFile)
 	}
 	a.unmark()
