@@ -46,6 +46,131 @@ func (c *commit) applyWithIntent() error {
 	})
 }
 
+// applyWithJournal carries out a batch without syncing the files that it changes: once its
+// entry in the journal is durable, it will happen, whatever crashes. What may fail for
+// lack of space and is not seen is done before.
+func (c *commit) applyWithJournal() error {
+	e := c.entryOf()
+	return c.flagged(func() error {
+		a := journaling{b: c.b, e: e, targets: c.targets}
+		if err := a.stage(); err != nil {
+			return errors.Join(err, a.unstage())
+		}
+		if err := c.b.journal.write(e); err != nil {
+			return errors.Join(err, a.unstage())
+		}
+		if err := a.run(); err != nil {
+			return a.undo(err)
+		}
+		for i := range c.targets {
+			c.appended(i, a.before[i])
+		}
+		return nil
+	})
+}
+
+// journaling carries out an entry of the journal.
+type journaling struct {
+	b       *Backend
+	e       *entry
+	targets []*target
+	before  []state // of the targets that got lines
+	staged  []staged
+	named   bool // names began to change: no undo from here on
+}
+
+// stage writes the files of records under other names.
+func (a *journaling) stage() error {
+	for _, p := range a.e.Puts {
+		s := staged{a.b.tmpName(), recordPath(p.Key)}
+		if err := durable.MkdirAll(a.b.fs, path.Dir(s.name)); err != nil {
+			return err
+		}
+		if err := durable.Write(a.b.fs, s.tmp, p.file); err != nil {
+			return err
+		}
+		a.staged = append(a.staged, s)
+	}
+	return nil
+}
+
+func (a *journaling) unstage() error {
+	for _, s := range a.staged {
+		if err := a.b.fs.Remove(s.tmp); err != nil {
+			return &stuckError{err}
+		}
+	}
+	return nil
+}
+
+func (a *journaling) run() error {
+	for i, t := range a.targets {
+		a.before = append(a.before, t.st)
+		if err := a.append(t, a.e.Appends[i].lines); err != nil {
+			return err
+		}
+	}
+	a.named = true
+	for _, s := range a.staged {
+		if err := a.b.takeName(s); err != nil {
+			return err
+		}
+	}
+	for _, k := range a.e.Deletes {
+		if err := a.b.remove(recordPath(k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// append writes lines behind a log. The name of a new one is synced: later lines are
+// synced alone, and must not be lost with it.
+func (a *journaling) append(t *target, lines []byte) error {
+	if t.f != nil {
+		return t.put(lines, false)
+	}
+	if err := t.make(); err != nil {
+		return err
+	}
+	if err := t.put(lines, false); err != nil {
+		return err
+	}
+	return durable.SyncDir(a.b.fs, path.Dir(t.name))
+}
+
+// undo takes back what run did before it failed with cause, and cancels the entry. Where
+// that is not possible, the next process to open the store completes it.
+func (a *journaling) undo(cause error) error {
+	var sync *durable.SyncError
+	if a.named || errors.As(cause, &sync) {
+		return &stuckError{cause}
+	}
+	var err error
+	for i := range a.before {
+		t := a.targets[i]
+		if t.f == nil || err != nil {
+			continue
+		}
+		t.st = a.before[i]
+		if err = t.undo(); err == nil && t.made {
+			err = durable.SyncDir(a.b.fs, path.Dir(t.name))
+		} else if err == nil {
+			err = durable.SyncFile(t.f, t.name)
+		}
+	}
+	if err == nil {
+		err = a.unstage()
+	}
+	if err == nil {
+		err = a.b.journal.write(&entry{Cancels: a.e.number})
+	}
+	if err != nil {
+		return &stuckError{errors.Join(cause, err)}
+	}
+	return cause
+}
+
 // forgetIntent durably removes an intent that was carried out: one that came
 // back after later batches would be carried out again.
 func (b *Backend) forgetIntent(name string) error {

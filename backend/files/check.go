@@ -60,6 +60,10 @@ func (c *check) all() error {
 	if err != nil {
 		return err
 	}
+	undone, err := c.b.undone()
+	if err != nil {
+		return err
+	}
 	for _, walk := range []struct {
 		folder, ext string
 		file        func(tidemark.Key, string) error
@@ -77,7 +81,7 @@ func (c *check) all() error {
 			return err
 		}
 	}
-	return c.leftovers(before)
+	return c.leftovers(before, undone)
 }
 
 // mode reports a file that others may read or a directory that they may enter.
@@ -255,15 +259,29 @@ func (c *check) pending() (names []string, err error) {
 	return names, err
 }
 
-// leftovers reports the intents of before that still exist.
-func (c *check) leftovers(before []string) error {
-	if len(before) == 0 {
+// leftovers reports the intents of before that still exist, and what still lacks the part
+// of a batch that the journal has.
+func (c *check) leftovers(before []string, undone []tidemark.Key) error {
+	if len(before) == 0 && len(undone) == 0 {
 		return nil
 	}
 	select {
 	case <-time.After(settleTime):
 	case <-c.ctx.Done():
 		return c.ctx.Err()
+	}
+	if len(undone) > 0 {
+		still, err := c.b.undone()
+		if err != nil {
+			return err
+		}
+		for _, key := range still {
+			if slices.Contains(undone, key) {
+				if err := c.report(key, 0, journalDir, "a batch that was not completed; the next writer completes it"); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	for _, name := range before {
 		if _, err := c.b.fs.Stat(name); err != nil {

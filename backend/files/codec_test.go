@@ -205,3 +205,31 @@ func FuzzList(f *testing.F) {
 		}
 	})
 }
+
+// FuzzJournal wants that an entry comes back as it was written, and that anything may
+// stand where one could be.
+func FuzzJournal(f *testing.F) {
+	e := entry{number: 7, Batch: "b", Puts: []entryPut{{fuzzLog, 2, []byte("{}")}}, Deletes: []tidemark.Key{fuzzLog}, Appends: []entryAppend{{fuzzLog, 5, 3, []byte("{}\n")}}}
+	b, err := appendEntry(nil, "8f14e45fceea167a", 7, &e)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(append(b[:len(b):len(b)], b...))
+	f.Add(b[:len(b)-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, e := range parseJournal(b) {
+			again, err := appendEntry(nil, "x", e.number, e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := parseJournal(again)
+			if len(got) != 1 {
+				t.Fatalf("%q is not read again", again)
+			}
+			if d := cmp.Diff(e, got[0], cmp.AllowUnexported(entry{}, entryPut{}, entryAppend{}), cmpopts.EquateEmpty()); d != "" {
+				t.Error(d)
+			}
+		}
+	})
+}

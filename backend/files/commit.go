@@ -30,18 +30,29 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if err := b.writable(); err != nil {
 		return tidemark.Receipt{}, err
 	}
-	which, err := b.lock(ctx, &batch)
+	for {
+		receipt, err := b.commit(ctx, &batch)
+		if err == nil {
+			b.countChanges(&batch)
+		}
+		if err = b.writeError(err); errors.Is(err, errJournalFull) {
+			if err = b.writeError(b.syncBehind(ctx)); err == nil {
+				continue
+			}
+		}
+		return receipt, err
+	}
+}
+
+func (b *Backend) commit(ctx context.Context, batch *tidemark.Batch) (tidemark.Receipt, error) {
+	which, err := b.lock(ctx, batch)
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
 	defer b.release(which)
-	c := commit{b: b, batch: &batch, which: which}
+	c := commit{b: b, batch: batch, which: which}
 	defer c.close()
-	receipt, err := c.run()
-	if err == nil {
-		b.countChanges(&batch)
-	}
-	return receipt, b.writeError(err)
+	return c.run()
 }
 
 // writable returns why nothing may be written, or nil.
@@ -97,7 +108,7 @@ func (b *Backend) writeError(err error) error {
 		b.broken.CompareAndSwap(nil, &brokenError{err})
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, tidemark.ErrExists), errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrInvalid),
-		errors.Is(err, tidemark.ErrCorrupt), errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrUnsupported):
+		errors.Is(err, errJournalFull), errors.Is(err, tidemark.ErrCorrupt), errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrUnsupported):
 		return err
 	case errors.Is(err, fs.ErrPermission):
 		return denied(err)
@@ -217,17 +228,34 @@ func (c *commit) carryOut() error {
 	switch {
 	case parts == 0:
 		return nil
-	case parts > 1 && b.FreesRoom() && len(b.Appends) == 0:
-		return c.b.withReserve(c.applyWithIntent) // it frees space; the lease of a writer does not
+	case parts == 1 && len(b.Appends) == 1 && c.targets[0].f != nil:
+		return c.appendAlone()
+	case parts == 1 && len(b.Appends) == 1:
+		return c.flagged(c.appendAlone)
+	}
+	journal, err := c.usesJournal()
+	frees := b.FreesRoom() && len(b.Appends) == 0 // the lease of a writer does not
+	switch {
+	case err != nil:
+		return err
+	case journal && frees:
+		return c.b.withReserve(c.applyWithJournal)
+	case journal:
+		return c.applyWithJournal()
+	case parts > 1 && frees:
+		return c.b.withReserve(c.applyWithIntent)
 	case parts > 1:
 		return c.applyWithIntent()
-	case len(b.Appends) == 1 && c.targets[0].f != nil:
-		return c.appendAlone()
+	}
+	if len(b.Drops) == 1 {
+		// A log that is overwritten and removed takes several steps, which the intent
+		// says to complete. Where there is no room for that, it goes without.
+		if err := c.b.withReserve(c.applyWithIntent); !durable.IsFull(err) {
+			return err
+		}
 	}
 	return c.flagged(func() error {
 		switch {
-		case len(b.Appends) == 1:
-			return c.appendAlone()
 		case len(b.Puts) == 1 && b.FreesRoom():
 			return c.b.withReserve(c.putAlone)
 		case len(b.Puts) == 1:

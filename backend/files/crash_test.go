@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -189,10 +190,12 @@ type crashes struct {
 	want   int
 	few    bool // rather many histories than every call of some
 	random *rand.Rand
+	open   func(*crashfs.FS) (*files.Backend, error)
 }
 
 // randomNames are drawn anew in each run and do not make another state.
 var randomNames = regexp.MustCompile(`^(\./(?:tmp|intents|torn/[a-z]+)/).*`)
+var randomChain = regexp.MustCompile(`"[Cc]hain":"[0-9a-f]*"|"sum":"[0-9a-f]{8}"`)
 var randomLife = regexp.MustCompile(`"life":"[0-9a-f]*"|"sum":"[0-9a-f]{8}"`)
 
 // fresh reports whether this state was not seen before, for a story that was
@@ -204,6 +207,8 @@ func (c *crashes) fresh(disk *crashfs.FS, story []tidemark.Batch, acked int) boo
 			data = randomLife.ReplaceAll(data, nil)
 		case name == "./locks/reserve":
 			data = nil
+		case strings.HasPrefix(name, "./journal/"), name == "./locks/journal":
+			data = bytes.TrimRight(randomChain.ReplaceAll(data, nil), "\x00")
 		}
 		return randomNames.ReplaceAllString(name, "$1"), data
 	})
@@ -217,6 +222,11 @@ func (c *crashes) fresh(disk *crashfs.FS, story []tidemark.Batch, acked int) boo
 
 func openOn(disk *crashfs.FS) (*files.Backend, error) {
 	return files.Open(context.Background(), "store", &files.Options{Create: true, FS: disk})
+}
+
+// openJournaling opens a store that uses its journal, in which few batches have room.
+func openJournaling(disk *crashfs.FS) (*files.Backend, error) {
+	return files.OpenJournaling("store", &files.Options{Create: true, FS: disk}, 0, 4000)
 }
 
 // TestEveryCrashLeavesWholeBatches stops the power, or the process, before
@@ -252,9 +262,12 @@ func (c *crashes) history(seed uint64) {
 	s := &storyteller{Rand: rand.New(rand.NewPCG(seed, 2)), model: memory.New(), circle: seed%3 == 0, cold: seed%4 == 1}
 	base := crashfs.New()
 	begin := 0
+	if c.open = openOn; seed/2%2 == 0 {
+		c.open = openJournaling
+	}
 	if seed%8 != 0 { // now and then the cuts also hit the making of the store
 		begin = 1 + s.IntN(4)
-		b, err := openOn(base)
+		b, err := c.open(base)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -263,18 +276,21 @@ func (c *crashes) history(seed uint64) {
 				c.Fatalf("seed %d: %v", seed, err)
 			}
 		}
-		b.Close()
+		if seed%5 != 0 { // else what is in the journal stays there, as of a process that was killed
+			b.Close()
+		}
+		base = base.Copy()
 	}
 	var story []tidemark.Batch
 	photos := []string{photo(s.model)}
-	for range 2 + s.IntN(2) {
+	for range 2 + s.IntN(4) {
 		story = append(story, s.tell())
 		photos = append(photos, photo(s.model))
 	}
 	for n := 1; len(c.seen) < c.want && !c.Failed(); n++ {
 		disk := base.Copy()
 		disk.StopAt(n)
-		acked := tell(disk, story)
+		acked := c.tell(disk, story)
 		last := disk.Changes() < n
 		c.after(disk, story, photos, acked, fmt.Sprintf("seed %d, call %d", seed, n))
 		if last {
@@ -285,8 +301,8 @@ func (c *crashes) history(seed uint64) {
 
 // tell commits a story until the power fails and returns how many batches were
 // acknowledged.
-func tell(disk *crashfs.FS, story []tidemark.Batch) (acked int) {
-	b, err := openOn(disk)
+func (c *crashes) tell(disk *crashfs.FS, story []tidemark.Batch) (acked int) {
+	b, err := c.open(disk)
 	if err != nil {
 		return 0
 	}
@@ -314,6 +330,9 @@ func (c *crashes) after(disk *crashfs.FS, story []tidemark.Batch, photos []strin
 		if !c.fresh(d, story, acked) && i > 0 {
 			continue
 		}
+		if i > 0 && (acked == len(story) || len(story[acked].Drops) == 0) {
+			c.readOnly(d.Copy(), photos[acked:], at)
+		}
 		c.verify(d.Copy(), story, photos, acked, at)
 		// The same again at every call of the recovery.
 		for m := 1; !c.Failed(); m++ {
@@ -325,7 +344,7 @@ func (c *crashes) after(disk *crashfs.FS, story []tidemark.Batch, photos []strin
 			}
 			again := d.Copy()
 			again.StopAt(m)
-			b, err := openOn(again)
+			b, err := c.open(again)
 			if err == nil {
 				b.Commit(context.Background(), story[min(acked, len(story)-1)])
 				b.Close()
@@ -343,10 +362,34 @@ func (c *crashes) after(disk *crashfs.FS, story []tidemark.Batch, photos []strin
 	}
 }
 
+// readOnly looks at what a power cut left before anybody recovers it. Whoever only reads
+// sees what was acknowledged, and half a batch only where an intent says so.
+func (c *crashes) readOnly(disk *crashfs.FS, photos []string, where string) {
+	c.Helper()
+	before := disk.Hash(nil)
+	b, err := files.Open(context.Background(), "store", &files.Options{ReadOnly: true, FS: disk})
+	if errors.Is(err, tidemark.ErrNoStore) {
+		return
+	}
+	if err != nil {
+		c.Fatalf("%s: Open for reading = %v", where, err)
+	}
+	defer b.Close()
+	if half, err := disk.Names("intents"); err != nil || len(half) > 0 {
+		return
+	}
+	if got := photo(b); !oneOf(photos, got) {
+		c.Fatalf("%s: read\n%s\nwant\n%s", where, got, strings.Join(photos, "\nor\n"))
+	}
+	if disk.Hash(nil) != before {
+		c.Fatalf("%s: who reads has written", where)
+	}
+}
+
 // verify opens what was left, without help, and compares it with the story.
 func (c *crashes) verify(disk *crashfs.FS, story []tidemark.Batch, photos []string, acked int, where string) {
 	c.Helper()
-	b, err := openOn(disk)
+	b, err := c.open(disk)
 	if err != nil {
 		c.Fatalf("%s: Open = %v", where, err)
 	}
@@ -366,7 +409,7 @@ func (c *crashes) verify(disk *crashfs.FS, story []tidemark.Batch, photos []stri
 	for err := range b.Check(context.Background()) {
 		c.Fatalf("%s: Check: %v", where, err)
 	}
-	later, err := openOn(disk.Cut(crashfs.Loss{}, 0))
+	later, err := c.open(disk.Cut(crashfs.Loss{}, 0))
 	if err != nil {
 		c.Fatalf("%s: Open after the last cut = %v", where, err)
 	}

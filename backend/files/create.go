@@ -19,6 +19,13 @@ const formatName = "tidemark-files"
 // readStore reads the description of the store, and refuses a format that this
 // program does not know.
 func (b *Backend) readStore() (about, error) {
+	b.about.Lock()
+	defer b.about.Unlock()
+	return b.readAbout()
+}
+
+// readAbout is readStore for a caller that holds b.about.
+func (b *Backend) readAbout() (about, error) {
 	info, err := b.fs.Stat(storeFile)
 	var data []byte
 	if err == nil {
@@ -34,12 +41,14 @@ func (b *Backend) readStore() (about, error) {
 	if err := json.Unmarshal(data, &a); err != nil || a.Format != formatName || a.Version < 1 || a.From < 0 || a.From > a.Version {
 		return about{}, tidemark.Errorf(tidemark.ErrCorrupt, "store %s: %s does not describe a store of files", b.dir, storeFile)
 	}
+	a.unmark()
 	if a.Version > b.set.format() {
 		newer := &tidemark.NewerError{What: "store " + b.dir, Format: int64(a.Version), Known: int64(b.set.format())}
 		newer.Backup = durable.LastBackup(filepath.Clean(b.dir), newer.Known)
 		return about{}, newer
 	}
 	b.seen.Store(&info)
+	b.marked.Store(a.mark())
 	return a, nil
 }
 

@@ -78,6 +78,9 @@ func TestTheExamplesOfTheFormatPageAreReadAsTheyStand(t *testing.T) {
 	for err := range b.Check(ctx) {
 		t.Errorf("Check: %v", err)
 	}
+	if n := files.EntriesIn([]byte(example["json entry"])); n != 1 {
+		t.Errorf("the journal of the page has %d entries", n)
+	}
 	keep(t, b, func() tidemark.Append {
 		return tidemark.Append{Log: key, Lines: []tidemark.Line{backendtest.NewLine(key, 4, `{}`)}}
 	}())
@@ -134,35 +137,74 @@ func (f tracedFile) Truncate(n int64) error {
 }
 func (f tracedFile) Sync() error { return f.t.note(f.File.Sync(), "sync     %s", f.name) }
 
+// operation is a commit that the page has the order of.
+type operation struct {
+	name  string
+	parts []any
+}
+
 // TestTheOrderOfFileOperationsIsTheOneOnTheFormatPage compares what each kind
 // of commit does with what the page says.
 func TestTheOrderOfFileOperationsIsTheOneOnTheFormatPage(t *testing.T) {
-	example := blocks(t)
-	var calls []string
-	b := open(t, "store", &files.Options{FS: tracer{crashfs.New(), &calls}, Create: true})
-	// What is made once, when a kind or a lock is first used, is left out.
-	keep(t, b, backendtest.NewRecord(sessA, 1, `{}`), run(sessA, 1, 1))
-	keep(t, b, run(sessB, 1, 1))
-	keep(t, b, sessB)
-	for _, c := range []struct {
-		name  string
-		parts []any
-	}{
+	calls := new([]string)
+	b := openTraced(t, calls, files.NeverJournals)
+	inOrder(t, b, calls, []operation{
 		{"new log", []any{run(sessB, 1, 1)}},
 		{"append", []any{run(sessA, 2, 2)}},
 		{"put", []any{backendtest.NewRecord(sessA, 2, `{}`)}},
 		{"batch", []any{backendtest.NewRecord(sessA, 3, `{}`), run(sessA, 3, 4)}},
 		{"delete", []any{tidemark.Precondition{Key: sessA, Version: 3}}},
 		{"drop", []any{sessA}},
-	} {
-		calls = nil
-		keep(t, b, c.parts...)
-		got := strings.Join(calls, "\n") + "\n"
-		if d := cmp.Diff(example["text "+c.name], got); d != "" {
-			t.Errorf("%s (-page +got):\n%s", c.name, d)
-		}
-	}
+	})
 	if _, err := b.Get(ctx, sessA); !errors.Is(err, tidemark.ErrNotFound) {
 		t.Errorf("Get = %v, want ErrNotFound", err)
+	}
+}
+
+func TestTheOrderOfFileOperationsOfAJournalIsTheOneOnTheFormatPage(t *testing.T) {
+	calls := new([]string)
+	b := openTraced(t, calls, 0)
+	inOrder(t, b, calls, []operation{
+		{"journaled put", []any{backendtest.NewRecord(sessA, 2, `{}`)}},
+		{"journaled batch", []any{backendtest.NewRecord(sessA, 3, `{}`), run(sessA, 2, 3)}},
+	})
+	*calls = nil
+	if err := b.SyncBehind(ctx); err != nil {
+		t.Fatal(err)
+	}
+	asOnThePage(t, "journal synced", *calls)
+	inOrder(t, b, calls, []operation{{"first of a journal", []any{tidemark.Precondition{Key: sessA, Version: 3}}}})
+}
+
+// openTraced opens a store of two sessions, so that what is made once, when a kind or
+// a lock is first used, is there.
+func openTraced(t *testing.T, calls *[]string, journalFrom int64) *files.Backend {
+	t.Helper()
+	b, err := files.OpenJournaling("store", &files.Options{FS: tracer{crashfs.New(), calls}, Create: true}, journalFrom, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	keep(t, b, backendtest.NewRecord(sessA, 1, `{}`), run(sessA, 1, 1))
+	keep(t, b, run(sessB, 1, 1))
+	keep(t, b, sessB)
+	keep(t, b, backendtest.NewRecord(tidemark.Key{Kind: "session", ID: "c"}, 1, `{}`))
+	return b
+}
+
+// inOrder carries out operations and compares their calls with the page.
+func inOrder(t *testing.T, b *files.Backend, calls *[]string, all []operation) {
+	t.Helper()
+	for _, c := range all {
+		*calls = nil
+		keep(t, b, c.parts...)
+		asOnThePage(t, c.name, *calls)
+	}
+}
+
+func asOnThePage(t *testing.T, name string, calls []string) {
+	t.Helper()
+	if d := cmp.Diff(blocks(t)["text "+name], strings.Join(calls, "\n")+"\n"); d != "" {
+		t.Errorf("%s (-page +got):\n%s", name, d)
 	}
 }

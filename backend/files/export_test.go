@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -35,3 +36,20 @@ func (b *Backend) Recalled(key tidemark.Key) (log, record bool) {
 	defer b.recall.mu.Unlock()
 	return b.recall.logs[key].stamp != stamp{}, b.recall.records[key].stamp != stamp{}
 }
+
+// NeverJournals is more batches than a test carries out.
+const NeverJournals = 1 << 30
+
+// OpenJournaling opens a store that uses its journal after so many batches, and syncs
+// what is in it when it has so many bytes.
+func OpenJournaling(dir string, o *Options, from, bytes int64) (*Backend, error) {
+	set := here
+	set.journalFrom, set.journalStep, set.journalBytes, set.syncAfter = from, bytes/2, bytes, 0
+	return open(context.Background(), dir, o, set)
+}
+
+// EntriesIn returns how many entries a journal begins with.
+func EntriesIn(journal []byte) int { return len(parseJournal(journal)) }
+
+// SyncBehind syncs what is in the journal.
+func (b *Backend) SyncBehind(ctx context.Context) error { return b.syncBehind(ctx) }

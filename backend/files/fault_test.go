@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/files"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/durable/crashfs"
 )
 
@@ -25,16 +27,17 @@ func TestEveryFaultIsNoFalsePromise(t *testing.T) {
 	calls := 0
 	for seed := uint64(1); seed <= 3; seed++ {
 		for _, fault := range faults {
-			calls += faulty(t, seed, fault)
+			calls += faulty(t, seed, fault, openOn)
+			calls += faulty(t, seed, fault, openJournaling)
 		}
 	}
 	t.Logf("%d calls failed", calls)
 }
 
-func faulty(t *testing.T, seed uint64, fault crashfs.Fault) int {
+func faulty(t *testing.T, seed uint64, fault crashfs.Fault, open func(*crashfs.FS) (*files.Backend, error)) int {
 	s := &storyteller{Rand: rand.New(rand.NewPCG(seed, 3)), model: memory.New(), circle: seed%3 == 0, cold: seed%4 == 1}
 	base := crashfs.New()
-	b, err := openOn(base)
+	b, err := open(base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +58,7 @@ func faulty(t *testing.T, seed uint64, fault crashfs.Fault) int {
 		disk := base.Copy()
 		fault.At = n
 		disk.Inject(fault)
-		acked := under(t, disk, story, photos, where)
+		acked := under(t, disk, open, story, photos, where)
 		if disk.Calls() < n {
 			return n
 		}
@@ -63,7 +66,7 @@ func faulty(t *testing.T, seed uint64, fault crashfs.Fault) int {
 			if (n+i)%4 != 0 {
 				continue // a quarter of the losses for each call
 			}
-			after, err := openOn(disk.Cut(l, uint64(n+i)))
+			after, err := open(disk.Cut(l, uint64(n+i)))
 			if err != nil {
 				t.Fatalf("%s, cut %v: Open = %v", where, l, err)
 			}
@@ -77,8 +80,8 @@ func faulty(t *testing.T, seed uint64, fault crashfs.Fault) int {
 
 // under runs a story on a disk that fails, and returns how much of it was
 // acknowledged.
-func under(t *testing.T, disk *crashfs.FS, story []tidemark.Batch, photos []string, where string) (acked int) {
-	b, err := files.Open(context.Background(), "store", &files.Options{FS: disk})
+func under(t *testing.T, disk *crashfs.FS, open func(*crashfs.FS) (*files.Backend, error), story []tidemark.Batch, photos []string, where string) (acked int) {
+	b, err := open(disk)
 	if err != nil {
 		return 0
 	}
@@ -105,6 +108,9 @@ func under(t *testing.T, disk *crashfs.FS, story []tidemark.Batch, photos []stri
 func clean(t *testing.T, disk *crashfs.FS, b *files.Backend, photos []string, where string) {
 	pending, err := disk.Names("intents")
 	if err != nil || len(pending) > 0 {
+		return
+	}
+	if flags, err := durable.ReadFile(disk, "locks/flags"); err != nil || bytes.Contains(flags, []byte("!")) {
 		return
 	}
 	if names, err := disk.Names("tmp"); err == nil && len(names) > 0 {

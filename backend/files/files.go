@@ -58,6 +58,16 @@ type Backend struct {
 	closing sync.Mutex     // orders the start of a commit and Close
 	broken  atomic.Pointer[brokenError]
 
+	about   sync.Mutex              // held to read or write tidemark.json, with what is known of it
+	boot    func() string           // of the system that this process runs on
+	marked  atomic.Pointer[string]  // nil: the journal is empty, and the store says that it is not used
+	overlay atomic.Pointer[overlay] // of a store that is open for reading only
+	marks   atomic.Bool             // this process marked the store
+	steps   atomic.Int64            // batches of several steps that it carried out without
+	journal journal
+
+	removals removals
+
 	locks   [stripes]stripe
 	flags   durable.File
 	handles handles
@@ -106,6 +116,7 @@ func open(ctx context.Context, dir string, o *Options, set setting) (*Backend, e
 		fsys = d
 	}
 	b := &Backend{fs: durable.Retrying(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, lists: o.Listed, grouped: o.Grouped, ending: make(chan struct{})}
+	b.boot, b.journal.b = sync.OnceValue(func() string { return bootOf(fsys) }), b
 	b.initLocks()
 	b.recall.init(fsys)
 	b.grown.waiting = make(map[tidemark.Key]chan struct{})
@@ -171,6 +182,10 @@ func (b *Backend) start(ctx context.Context, o *Options) error {
 	case o.ReadOnly && (a.Version < b.set.readable || a.From != 0):
 		return tidemark.Errorf(tidemark.ErrUnsupported, "store %s: has format %d, this program reads format %d; opening it once for writing upgrades it, after a copy was made", b.dir, a.Version, b.set.format())
 	case o.ReadOnly:
+		if boot := b.marked.Load(); boot != nil && *boot != b.boot() {
+			b.fs = overlaidFS{b.fs, &b.overlay}
+			return b.seeThrough()
+		}
 		return nil
 	case a.behind(b.set):
 		if err := b.upgradeStore(ctx, o); err != nil {
@@ -190,7 +205,10 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	close(b.ending)
+	b.leaveJournal()
 	b.leaveLists()
+	b.journal.close()
+	b.removals.close()
 	b.handles.close()
 	b.closeLocks()
 	return b.fs.Close()

@@ -224,7 +224,7 @@ func (w *walk) backwards(st *state, first, last int64) error {
 	r := newBackward(w.f, end)
 	r.chunk = chunkFor(st, (last-first+1)*9/8)
 	next := last
-	oldest := place{}
+	oldest := lineStart{}
 	defer func() { st.places.add(oldest.seq, oldest.at) }()
 	var one [1]found
 	for next >= first && !w.stopped {
@@ -244,7 +244,7 @@ func (w *walk) backwards(st *state, first, last int64) error {
 			w.bad = append([]row{got}, w.bad...)
 			lines = salvage(got, w.log)
 		} else if one[0].Seq == next {
-			oldest = place{next, got.at}
+			oldest = lineStart{next, got.at}
 		}
 		for i := len(lines) - 1; i >= 0 && next >= first && !w.stopped; i-- {
 			next = w.stepBack(&lines[i].line, next, first)

@@ -72,10 +72,15 @@ func (s *stripe) lock(ctx context.Context, fsys durable.FS, i int) error {
 		}
 		s.file = f
 	}
+	return waitFor(ctx, s.file, lockPath(i))
+}
+
+// waitFor takes the lock of a file.
+func waitFor(ctx context.Context, f durable.File, name string) error {
 	for wait := firstLockWait; ; wait = min(2*wait, maxLockWait) {
-		ok, err := s.file.TryLock()
+		ok, err := f.TryLock()
 		if err != nil {
-			return fmt.Errorf("lock %s: %w", lockPath(i), err)
+			return fmt.Errorf("lock %s: %w", name, err)
 		}
 		if ok {
 			return nil
@@ -92,6 +97,15 @@ func (b *Backend) release(which []int) {
 	for _, i := range which {
 		b.locks[i].file.Unlock()
 		b.locks[i].turn <- struct{}{}
+	}
+}
+
+// releaseOthers gives back all but those that are kept.
+func (b *Backend) releaseOthers(which, keep []int) {
+	for _, i := range which {
+		if !slices.Contains(keep, i) {
+			b.release([]int{i})
+		}
 	}
 }
 
@@ -131,15 +145,28 @@ func (b *Backend) takeAll(ctx context.Context) (release func(), err error) {
 func (b *Backend) lock(ctx context.Context, batch *tidemark.Batch) ([]int, error) {
 	which := stripesOf(batch)
 	for {
-		if err := b.takeSome(ctx, which); err != nil {
+		take := which
+		if b.marked.Load() != nil && needsEmptyJournal(batch) {
+			take = everyStripe
+		}
+		if err := b.takeSome(ctx, take); err != nil {
 			return nil, b.writeError(err)
 		}
-		flagged, err := b.flagged(which)
+		flagged, err := b.flagged(take)
 		if err == nil && !flagged {
-			return which, nil
+			if b.marked.Load() == nil || !needsEmptyJournal(batch) {
+				b.releaseOthers(take, which)
+				return which, nil
+			}
+			if len(take) == len(everyStripe) {
+				if err = b.emptyJournal(); err == nil {
+					b.releaseOthers(take, which)
+					return which, nil
+				}
+			}
 		}
-		b.release(which)
-		if err == nil {
+		b.release(take)
+		if err == nil && flagged {
 			err = b.recover(ctx)
 		}
 		if err != nil {

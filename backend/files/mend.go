@@ -77,11 +77,13 @@ func (m *mend) all() error {
 
 func (m *mend) intents() error {
 	names, err := m.b.fs.Names(intentsDir)
-	if err != nil || len(names) == 0 {
+	if err != nil {
 		return err
 	}
-	if err := m.b.syncNames(); err != nil {
-		return err
+	if len(names) > 0 {
+		if err := m.b.syncNames(); err != nil {
+			return err
+		}
 	}
 	for _, n := range names {
 		completed, err := m.b.completeOne(intentsDir + "/" + n)
@@ -94,7 +96,11 @@ func (m *mend) intents() error {
 		}
 		m.report("%s/%s: %s", intentsDir, n, what)
 	}
-	return nil
+	redone, err := m.b.finishJournal()
+	for _, key := range redone {
+		m.report("%s: completed %s from a batch that was cut off", journalDir, key)
+	}
+	return err
 }
 
 // leftovers removes what recovery removes. The flags are cleared last: they say

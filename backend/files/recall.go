@@ -53,7 +53,7 @@ func (b *Backend) recallLog(log tidemark.Key) (st state, before durable.Info, ok
 func (b *Backend) rememberLog(log tidemark.Key, before, after durable.Info, st *state) {
 	sound := st.lost == nil && st.file && st.synced == st.end && st.end == after.Size
 	if before == after && sound {
-		st.id, st.places = after.ID, new(places)
+		st.id, st.places = after.ID, new(lineStarts)
 	}
 	remember(b, b.recall.logs, log, before, after, *st, sound)
 }
@@ -113,32 +113,32 @@ func remember[T any](b *Backend, m map[tidemark.Key]recalled[T], key tidemark.Ke
 	m[key] = r
 }
 
-// places are where some lines of a log begin, as reading came by them: the next page of
+// lineStarts are where some lines of a log begin, as reading came by them: the next page of
 // somebody who reads backwards ends where the last one began.
-type places struct {
+type lineStarts struct {
 	mu   sync.Mutex
-	all  [16]place
+	all  [16]lineStart
 	next int
 }
 
-type place struct{ seq, at int64 }
+type lineStart struct{ seq, at int64 }
 
-func (p *places) add(seq, at int64) {
+func (p *lineStarts) add(seq, at int64) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if slices.ContainsFunc(p.all[:], func(o place) bool { return o.seq == seq }) {
+	if slices.ContainsFunc(p.all[:], func(o lineStart) bool { return o.seq == seq }) {
 		return
 	}
-	p.all[p.next] = place{seq, at}
+	p.all[p.next] = lineStart{seq, at}
 	p.next = (p.next + 1) % len(p.all)
 }
 
 // around returns the nearest place at or before the line seq, and the nearest behind it;
 // zero where there is none.
-func (p *places) around(seq int64) (low, high place) {
+func (p *lineStarts) around(seq int64) (low, high lineStart) {
 	if p == nil {
 		return low, high
 	}

@@ -17,18 +17,12 @@ func (b *Backend) tidy(ctx context.Context) error {
 	if err := b.openFlags(); err != nil {
 		return b.writeError(err)
 	}
-	left := 0
-	for _, dir := range []string{intentsDir, tmpDir} {
-		names, err := b.fs.Names(dir)
-		if err != nil {
-			return b.writeError(err)
-		}
-		left += len(names)
+	left, err := b.leftOver()
+	if err == nil && left {
+		err = b.recover(ctx)
 	}
-	if left > 0 {
-		if err := b.recover(ctx); err != nil {
-			return b.writeError(err)
-		}
+	if err != nil {
+		return b.writeError(err)
 	}
 	if info, err := b.fs.Stat(reserveFile); err != nil || info.Size < reserveBytes {
 		b.fillReserve() // if there is space for it again
@@ -36,9 +30,26 @@ func (b *Backend) tidy(ctx context.Context) error {
 	return nil
 }
 
-// recover completes every intent, drops incomplete ones, removes temporary
-// files, and syncs names that a writer may have been changing when it died. It
-// holds all locks, so nobody else is writing, and may itself be interrupted at
+// leftOver reports whether there may be something of a crashed writer.
+func (b *Backend) leftOver() (bool, error) {
+	for _, dir := range []string{intentsDir, tmpDir} {
+		if names, err := b.fs.Names(dir); err != nil || len(names) > 0 {
+			return true, err
+		}
+	}
+	boot := b.marked.Load()
+	if boot == nil {
+		return false, nil
+	}
+	if *boot != b.boot() || !b.journal.isOpen() {
+		return true, nil
+	}
+	return b.flagged(everyStripe)
+}
+
+// recover completes what is in the journal and every intent, drops incomplete ones,
+// removes temporary files, and syncs names that a writer may have been changing when it
+// died. It holds all locks, so nobody else is writing, and may itself be interrupted at
 // any step and run again.
 func (b *Backend) recover(ctx context.Context) error {
 	release, err := b.takeAll(ctx)
@@ -52,6 +63,9 @@ func (b *Backend) recover(ctx context.Context) error {
 // recovered does the work of recover; the caller holds all locks.
 func (b *Backend) recovered() error {
 	if err := b.complete(); err != nil {
+		return err
+	}
+	if _, err := b.finishJournal(); err != nil {
 		return err
 	}
 	if err := b.sweep(); err != nil {

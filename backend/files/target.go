@@ -153,11 +153,22 @@ func (t *target) write(data []byte) error {
 			return err
 		}
 	}
+	return t.put(t.behindEnd(data), true)
+}
+
+// behindEnd returns lines as they are written behind those that are there, of which the
+// last may have lost its newline.
+func (t *target) behindEnd(data []byte) []byte {
 	if t.st.end > 0 && !t.whole && !endsRow(t.f, t.st.end) {
-		data = append([]byte{'\n'}, data...)
+		return append([]byte{'\n'}, data...)
 	}
+	return data
+}
+
+// put writes data at the end of a log that is there. Without a sync, the journal has it.
+func (t *target) put(data []byte, sync bool) error {
 	_, err := t.f.WriteAt(data, t.st.end)
-	if err == nil {
+	if err == nil && sync {
 		err = durable.SyncFile(t.f, t.name)
 	}
 	if err != nil {

@@ -30,9 +30,15 @@ type setting struct {
 	upgrades []upgrade // from format 1 to the newest, in order
 	readable int       // the oldest format that can be read as it is
 	now      func() time.Time
+
+	journalFrom  int64         // batches without the journal
+	journalStep  int64         // by which a journal grows
+	journalBytes int64         // in the journal, before they are synced
+	syncAfter    time.Duration // 0: when there is no more room
 }
 
-var here = setting{upgrades: []upgrade{indexFollows}, readable: 1, now: time.Now}
+var here = setting{upgrades: []upgrade{indexFollows}, readable: 1, now: time.Now,
+	journalFrom: journalFrom, journalStep: journalStep, journalBytes: maxJournal, syncAfter: syncAfter}
 
 // indexFollows changes nothing. From format 2 on, the search index is kept in the
 // store, and a program that does not know it would remove entries and leave their
@@ -49,9 +55,32 @@ type about struct {
 	Version int    `json:"version"`
 	Store   string `json:"store"`                    // random, set once; tells a copy of a store from another store
 	From    int    `json:"upgrading_from,omitempty"` // an upgrade from this version is under way
+
+	// Boot is there while the journal is used, and says on which boot of the system: after
+	// another one, what the journal has may be nowhere else. The version has journaled
+	// added then.
+	Boot string `json:"journal,omitempty"`
+}
+
+// unmark takes from the version what says that the journal is used.
+func (a *about) unmark() {
+	if a.Boot != "" && a.Version > journaled {
+		a.Version -= journaled
+	}
+}
+
+// mark returns the boot, nil where the journal is not used.
+func (a *about) mark() *string {
+	if a.Boot == "" {
+		return nil
+	}
+	return &a.Boot
 }
 
 func (b *Backend) tell(a about) error {
+	if a.Boot != "" {
+		a.Version += journaled
+	}
 	data, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -82,7 +111,7 @@ func (b *Backend) upgradeStore(ctx context.Context, o *Options) error {
 		a.From = a.Version
 	}
 	from := a.From
-	a.Version = b.set.format()
+	a.Version, a.Boot = b.set.format(), "" // what the journal had is in the copy, and in the files
 	err = b.tell(a)
 	for _, step := range b.set.upgrades[from-1:] {
 		if err != nil {
@@ -282,6 +311,9 @@ func (b *Backend) current() error {
 	_, err = b.readStore()
 	if errors.Is(err, tidemark.ErrUnsupported) {
 		return err
+	}
+	if err == nil && b.overlay.Load() != nil { // somebody has recovered the store
+		return b.seeThrough()
 	}
 	return nil
 }

@@ -145,13 +145,18 @@ func dirOf(fsys FS) *Dir {
 // Create makes a new file with the given content and syncs it. Its name is not
 // durable until the directory is synced. A file that could not be written
 // completely is removed again.
-func Create(fsys FS, name string, data []byte) error {
+func Create(fsys FS, name string, data []byte) error { return create(fsys, name, data, true) }
+
+// Write is Create without a sync, for what is durable elsewhere.
+func Write(fsys FS, name string, data []byte) error { return create(fsys, name, data, false) }
+
+func create(fsys FS, name string, data []byte, sync bool) error {
 	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteAt(data, 0)
-	if err == nil {
+	if err == nil && sync {
 		err = SyncFile(f, name)
 	}
 	if cerr := f.Close(); err == nil {

@@ -9,6 +9,7 @@ package crashfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -43,6 +44,7 @@ type FS struct {
 	room  int64 // bytes that files may still grow by
 	full  bool  // room counts
 	clock int64
+	boots int
 	ids   uint64
 }
 
@@ -286,6 +288,9 @@ func (f *FS) SyncDir(name string) error {
 	}
 	return nil
 }
+
+// Boot tells whether the power was cut: then it is another one.
+func (f *FS) Boot() string { return fmt.Sprintf("boot %d", f.boots) }
 
 // Close does nothing: the state outlives its users.
 func (f *FS) Close() error { return nil }

@@ -34,7 +34,7 @@ var Losses = []Loss{
 func (f *FS) Copy() *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &FS{ids: f.ids, clock: f.clock}
+	c := &FS{ids: f.ids, clock: f.clock, boots: f.boots}
 	seen := map[*node]*node{}
 	var dup func(*node) *node
 	names := func(m map[string]*node) map[string]*node {
@@ -69,6 +69,7 @@ func (f *FS) Copy() *FS {
 // Cut returns what is on disk after a power cut now. f itself is unchanged.
 func (f *FS) Cut(l Loss, seed uint64) *FS {
 	c := f.Copy()
+	c.boots++
 	r := rand.New(rand.NewPCG(seed, 1))
 	seen := map[*node]bool{}
 	var cut func(*node)

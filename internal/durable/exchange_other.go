@@ -1,0 +1,5 @@
+//go:build !linux
+
+package durable
+
+func (d *Dir) exchange(_, _ string) (bool, error) { return false, nil }
