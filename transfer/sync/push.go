@@ -68,6 +68,9 @@ func (y *syncer) changed(ctx context.Context) (map[int][]tidemark.SessionID, err
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
 		}
+		if err == nil && i.State != store.Live && i.State != store.Trash {
+			continue // it is being purged
+		}
 		here[i.ID] = true
 		if err != nil || i.Owner != "" || !y.selects(i.Project, i.Tags) {
 			continue
