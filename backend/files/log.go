@@ -19,7 +19,7 @@ type state struct {
 	exists bool             // there is a file
 	id     uint64           // of the file
 	lost   *tidemark.Damage // the log is shorter than its head says
-	places *lineStarts          // of some lines; nil: of none
+	places *lineStarts      // of some lines; nil: of none
 }
 
 // readHead returns the head of a log; ok is false when there is none, or none
