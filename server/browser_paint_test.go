@@ -23,9 +23,9 @@ const shifts = `new Promise((done) => {
 })`
 
 // rowsShown are the titles of a list, each with how far its columns are from those of the
-// first row.
+// first row. On a phone an age begins where its words do, and a row may be older than the first one.
 const rowsShown = `[...document.querySelectorAll(".sessions tbody tr")].map((tr, i, all) => tr.querySelector("[data-open-row]").textContent + " " +
-	Math.max(...[...tr.cells].map((td, at) => Math.round(Math.abs(td.getBoundingClientRect().left - all[0].cells[at].getBoundingClientRect().left))))).join(", ")`
+	Math.max(...[...tr.cells].map((td, at) => td.querySelector("time") && td.textContent !== all[0].cells[at].textContent ? 0 : Math.round(Math.abs(td.getBoundingClientRect().left - all[0].cells[at].getBoundingClientRect().left))))).join(", ")`
 
 // moved is what moves on a page each time that it is opened. A browser that has too much to do paints
 // a page before all of it was read, and what it had painted of the header moves then.
