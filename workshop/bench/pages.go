@@ -26,7 +26,7 @@ import (
 // What a page in a browser may cost.
 const (
 	paintAtMost  = 200 * time.Millisecond
-	frameAtMost  = 50*time.Millisecond + 100*time.Microsecond // three intervals of the screen, which a browser whose clock goes by tenths calls 50.0 or 50.1
+	frameAtMost  = 50 * time.Millisecond
 	nodesAtMost  = 5000
 	memoryAtMost = 150 << 20
 	// wheelPixels is how far each frame scrolls: some 24,000 pixels a second, faster
