@@ -125,6 +125,12 @@ func TestPathsAreWhatEntriesName(t *testing.T) {
 		} else if _, turns := p.path(head); n != int64(len(turns)) {
 			t.Fatalf("%d turns, want %d", n, len(turns))
 		}
+		for i := range rapid.IntRange(0, 3).Draw(r, "labels") {
+			if err := s.Label(t.Context(), id, rapid.Int64Range(1, v.Entries).Draw(r, "labelled"), fmt.Sprint("label ", i)); err != nil {
+				r.Skip(err) // as a branch of it
+			}
+		}
+		sameAsTree(t, v)
 		for range 5 {
 			at := rapid.SampledFrom(slices.Sorted(func(yield func(int64) bool) {
 				for seq := range p.entries {
@@ -155,6 +161,42 @@ func TestPathsAreWhatEntriesName(t *testing.T) {
 			}
 		}
 	})
+}
+
+// sameAsTree says what the sketch of a session has otherwise than its tree.
+func sameAsTree(t *testing.T, v *store.View) {
+	t.Helper()
+	tree, err := v.Tree(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sketch, err := v.Sketch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sketch.Nodes) != len(tree) {
+		t.Fatalf("a sketch of %d nodes, want %d", len(sketch.Nodes), len(tree))
+	}
+	var places []int
+	for i, n := range tree {
+		if got := sketch.Nodes[i]; got.Number != n.Number || got.Parent != n.Parent || got.Label != n.Label || got.Current != n.Current {
+			t.Fatalf("the sketch has %+v, want %+v", got, n)
+		}
+		if at, err := sketch.NodeAt(t.Context(), n.Last); at != n.Number || err != nil {
+			t.Fatalf("entry %d is in node %d, want %d: %v", n.Last, at, n.Number, err)
+		}
+		if i%3 > 0 || i == len(tree)-1 {
+			places = append(places, i)
+		}
+	}
+	if err := sketch.Describe(t.Context(), places); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range places {
+		if d := cmp.Diff(tree[i], sketch.Nodes[i]); d != "" {
+			t.Fatalf("node n%d: %s", i, d)
+		}
+	}
 }
 
 // longWithNotes makes a session of entries that are not all messages, with a branch in its midst.
@@ -198,6 +240,19 @@ func TestALongSessionOfAllKindsIsNotReadWhole(t *testing.T) {
 				return fmt.Errorf("%d turns: %w", len(page.Turns), err)
 			}
 			return err
+		},
+		"the end of its tree": func() error {
+			sketch, err := v.Sketch(t.Context())
+			if err != nil || len(sketch.Nodes) != 10_001 {
+				return fmt.Errorf("%d nodes: %w", len(sketch.Nodes), err)
+			}
+			if err := sketch.Describe(t.Context(), []int{10_000, 9_999}); err != nil {
+				return err
+			}
+			if n := sketch.Nodes[9_999]; n.Text == "" || n.Parent != 9_998 {
+				return fmt.Errorf("%+v", n)
+			}
+			return nil
 		},
 		"its first entries": func() error {
 			n := 0

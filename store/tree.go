@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -93,42 +95,16 @@ func (v *View) treeFrom(ctx context.Context, from, start int64, limit int) (node
 	if err != nil {
 		return nil, false, err
 	}
-	var newest tidemark.Entry
-	for e, err := range v.LogRange(ctx, start, 0) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		newest = e
-		if structural(e) {
-			continue
-		}
-		n := len(nodes)
-		if n == 0 || nodes[n-1].Number != e.Nodes-1 {
-			if e.Nodes <= from {
-				continue // before the first turn: a system prompt
-			}
-			if more = limit > 0 && n == limit; more {
-				break
-			}
-			parent, err := v.parentOf(ctx, nodes, e, start)
-			if err != nil {
-				return nil, false, err
-			}
-			nodes = append(nodes, Node{Number: e.Nodes - 1, Parent: parent, First: e.Seq})
-			n++
-		}
-		nodes[n-1].Last, nodes[n-1].Messages = e.Seq, e.Depth
-		nodes[n-1].describe(e)
+	nodes, newest, more, err := v.readNodes(ctx, from, start, limit)
+	if err != nil {
+		return nil, false, err
 	}
 	if len(nodes) == 0 && newest.Seq > 0 && from == 0 {
 		nodes = []Node{{Parent: -1, First: 1, Last: newest.Seq, Messages: newest.Depth}}
 	}
-	for seq, text := range labels {
+	for _, seq := range slices.Sorted(maps.Keys(labels)) { // of two in a node the later one counts
 		if i := indexAt(nodes, seq); i >= 0 {
-			nodes[i].Label = text
+			nodes[i].Label = labels[seq]
 		}
 	}
 	tip := newest.Seq
@@ -144,6 +120,41 @@ func (v *View) treeFrom(ctx context.Context, from, start int64, limit int) (node
 		nodes[i].Current = true
 	}
 	return nodes, more, v.setMachines(ctx, nodes)
+}
+
+// readNodes reads at most limit nodes, 0: all, from a number on, whose first entry is start or behind it.
+// newest is the last entry that was looked at.
+func (v *View) readNodes(ctx context.Context, from, start int64, limit int) (nodes []Node, newest tidemark.Entry, more bool, err error) {
+	for e, err := range v.LogRange(ctx, start, 0) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return nil, newest, false, err
+		}
+		newest = e
+		if structural(e) {
+			continue
+		}
+		n := len(nodes)
+		if n == 0 || nodes[n-1].Number != e.Nodes-1 {
+			if e.Nodes <= from {
+				continue // before the first turn: a system prompt
+			}
+			if more = limit > 0 && n == limit; more {
+				break
+			}
+			parent, err := v.parentOf(ctx, nodes, e, start)
+			if err != nil {
+				return nil, newest, false, err
+			}
+			nodes = append(nodes, Node{Number: e.Nodes - 1, Parent: parent, First: e.Seq})
+			n++
+		}
+		nodes[n-1].Last, nodes[n-1].Messages = e.Seq, e.Depth
+		nodes[n-1].describe(e)
+	}
+	return nodes, newest, more, nil
 }
 
 // parentOf returns the number of the node that e, the first entry of another one,

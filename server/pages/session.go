@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -21,8 +22,8 @@ import (
 
 const (
 	// treeAtOnce is the number of entries up to which a page draws the tree of
-	// a session itself: the tree needs to read everything, and the page should
-	// open first.
+	// a session itself: of some sessions all has to be read for it, and the page
+	// should open first.
 	treeAtOnce = 1000
 	// shownForks and findHits bound what is shown beside a session.
 	shownForks = 20
@@ -253,37 +254,60 @@ func (s *Site) gatherTree(ctx context.Context, l *looking, v *web.SessionView) e
 // tree draws the branches of the session, and lists its turns but for the newest
 // skipped ones.
 func (l *looking) tree(ctx context.Context, all bool, skipped int) (*web.TreeView, error) {
-	nodes, err := l.v.Tree(ctx)
+	sketch, err := l.v.Sketch(ctx)
 	if err != nil {
 		return nil, err
 	}
-	drawn := make([]web.TreeNode, len(nodes))
-	shown := int64(-1)
-	for i, n := range nodes {
-		// A command that the person ran is one turn with what it put out.
-		words, putOut := n.Text, false
-		if command, ok := rewind.TypedWords(words); ok {
-			words = "! " + command
-		} else if i > 0 && n.Parent == nodes[i-1].Number && rewind.PutOutWords(words) {
-			if _, putOut = rewind.TypedWords(nodes[i-1].Text); putOut {
-				words = drawn[i-1].Text
-			}
-		}
-		drawn[i] = web.TreeNode{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: render.CleanLine(n.Label), Current: n.Current,
-			First: n.First, At: n.At, Text: render.CleanLine(words), Rest: putOut}
-		if n.Summary {
-			drawn[i].Text = web.Say("", "session.outline.summary", drawn[i].Text)
-		}
+	drawn := make([]web.TreeNode, len(sketch.Nodes))
+	for i, n := range sketch.Nodes {
+		drawn[i] = web.TreeNode{Number: n.Number, Parent: n.Parent, Label: render.CleanLine(n.Label), Current: n.Current}
 		if n.Moved {
 			drawn[i].Machine = web.Shorten(render.CleanLine(n.Machine))
 		}
-		if l.tip > 0 && n.First <= l.tip && l.tip <= n.Last {
-			shown = n.Number
+	}
+	shown := int64(-1)
+	if l.tip > 0 {
+		if shown, err = sketch.NodeAt(ctx, l.tip); err != nil {
+			return nil, err
 		}
 	}
-	t := web.DrawTree(drawn, shown, all, skipped)
-	t.Asked = render.CleanLine(l.node)
-	return t, nil
+	t, err := web.DrawTree(drawn, shown, all, skipped, func(places []int) error {
+		// What belongs to the turn before cannot be told without that.
+		read := slices.Clone(places)
+		for _, i := range places {
+			read = append(read, max(i-1, 0))
+		}
+		if err := sketch.Describe(ctx, read); err != nil {
+			return err
+		}
+		for _, i := range places {
+			describeTurn(&drawn[i], sketch.Nodes, i)
+		}
+		return nil
+	})
+	if err == nil {
+		t.Asked = render.CleanLine(l.node)
+	}
+	return t, err
+}
+
+// describeTurn says what is read of a node. A command that the person ran is one turn with
+// what it put out.
+func describeTurn(to *web.TreeNode, nodes []store.Node, i int) {
+	n := &nodes[i]
+	words := n.Text
+	if command, ok := rewind.TypedWords(words); ok {
+		words = "! " + command
+	} else if i > 0 && n.Parent == nodes[i-1].Number && rewind.PutOutWords(words) {
+		var before string
+		if before, to.Rest = rewind.TypedWords(nodes[i-1].Text); to.Rest {
+			words = "! " + before
+		}
+	}
+	to.Messages, to.First, to.At, to.Text = n.Messages, n.First, n.At, render.CleanLine(words)
+	if n.Summary {
+		to.Text = web.Say("", "session.outline.summary", to.Text)
+	}
 }
 
 // treePage is only the picture of the branches.

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -23,14 +24,16 @@ const (
 // TreeNode is a node of a session's tree.
 type TreeNode struct {
 	Number, Parent int64
-	Messages       int64
 	Label          string
-	Current        bool // the session continues here
-	First          int64
-	At             time.Time
-	Text           string // its first words
+	Current        bool   // the session continues here
 	Machine        string // where it was written, if that is to be said
-	Rest           bool   // for people, it belongs to the turn before
+
+	// Known of those that are shown.
+	Messages int64
+	First    int64
+	At       time.Time
+	Text     string // its first words
+	Rest     bool   // for people, it belongs to the turn before
 }
 
 // TreeView is the tree of a session as a picture: a row for each significant
@@ -88,8 +91,9 @@ type DrawnNode struct {
 
 // DrawTree draws a tree. shown is the number of the node that ends the
 // shown branch, -1 for the current one; skipped is how many of the newest turns
-// the list leaves out.
-func DrawTree(nodes []TreeNode, shown int64, all bool, skipped int) *TreeView {
+// the list leaves out. describe completes the nodes that are shown, of which it gets the
+// places.
+func DrawTree(nodes []TreeNode, shown int64, all bool, skipped int, describe func(places []int) error) (*TreeView, error) {
 	t := drawing{byNumber: make(map[int64]int, len(nodes)), children: make(map[int64]int), nodes: nodes}
 	for i, n := range nodes {
 		t.byNumber[n.Number] = i
@@ -107,23 +111,34 @@ func DrawTree(nodes []TreeNode, shown int64, all bool, skipped int) *TreeView {
 		}
 		n = nodes[i].Parent
 	}
-	v := t.draw(all)
-	v.cutOutline(skipped)
-	return v
+	v := &TreeView{Total: len(nodes), All: all, Branched: t.branched()}
+	rows, turns := t.rows(v), v.turns(t.path(), skipped)
+	if err := describe(append(slices.Clone(rows), turns...)); err != nil {
+		return nil, err
+	}
+	for _, i := range turns {
+		if n := &nodes[i]; !n.Rest {
+			v.Outline = append(v.Outline, OutlineRow{Name: n.name(), Seq: n.First, Text: n.Text, At: n.At, Machine: n.Machine})
+		}
+	}
+	t.draw(v, rows)
+	return v, nil
 }
 
-// cutOutline leaves as many turns as a page lists at once.
-func (v *TreeView) cutOutline(skipped int) {
-	end := max(len(v.Outline)-skipped, min(len(v.Outline), maxOutline))
+// turns leaves as many turns of a path as a page lists at once.
+func (v *TreeView) turns(path []int, skipped int) []int {
+	end := max(len(path)-skipped, min(len(path), maxOutline))
 	begin := max(end-maxOutline, 0)
 	if begin > 0 {
-		v.Earlier = &OutlineLink{Turns: begin, Skip: len(v.Outline) - begin}
+		v.Earlier = &OutlineLink{Turns: begin, Skip: len(path) - begin}
 	}
-	if later := len(v.Outline) - end; later > 0 {
+	if later := len(path) - end; later > 0 {
 		v.Later = &OutlineLink{Turns: later, Skip: max(later-maxOutline, 0)}
 	}
-	v.Outline = v.Outline[begin:end]
+	return path[begin:end]
 }
+
+func (n *TreeNode) name() string { return "n" + strconv.FormatInt(n.Number, 10) }
 
 type drawing struct {
 	nodes    []TreeNode
@@ -140,35 +155,52 @@ func (t *drawing) telling(n TreeNode) bool {
 	return !follows || t.children[n.Number] != 1 || t.children[n.Parent] > 1 || n.Label != "" || n.Machine != "" || n.Current || n.Number == t.shown
 }
 
-func (t *drawing) draw(all bool) *TreeView {
-	v := &TreeView{Total: len(t.nodes), All: all}
+// branched reports whether there is more to see than one turn after the other.
+func (t *drawing) branched() bool {
 	roots := 0
 	for _, n := range t.nodes {
 		if _, follows := t.byNumber[n.Parent]; !follows {
 			roots++
 		}
-		v.Branched = v.Branched || t.children[n.Number] > 1 || roots > 1 || n.Label != "" || n.Machine != "" || n.Number == t.shown && t.children[n.Number] > 0
-		if t.on[n.Number] && !n.Rest {
-			v.Outline = append(v.Outline, OutlineRow{Name: "n" + strconv.FormatInt(n.Number, 10), Seq: n.First, Text: n.Text, At: n.At, Machine: n.Machine})
+		if t.children[n.Number] > 1 || roots > 1 || n.Label != "" || n.Machine != "" || n.Number == t.shown && t.children[n.Number] > 0 {
+			return true
 		}
 	}
-	var rows []TreeNode
-	for _, n := range t.nodes {
+	return false
+}
+
+// path is the places of the nodes of the shown branch, oldest first.
+func (t *drawing) path() (places []int) {
+	for i, n := range t.nodes {
+		if t.on[n.Number] {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// rows is the places of the nodes that get a row.
+func (t *drawing) rows(v *TreeView) (places []int) {
+	for i, n := range t.nodes {
 		if t.telling(n) {
-			rows = append(rows, n)
+			places = append(places, i)
 		}
 	}
-	if !all && len(rows) > maxDrawn {
-		v.Cut = len(rows) - maxDrawn
-		rows = rows[v.Cut:]
+	if !v.All && len(places) > maxDrawn {
+		v.Cut = len(places) - maxDrawn
+		places = places[v.Cut:]
 	}
+	return places
+}
+
+func (t *drawing) draw(v *TreeView, rows []int) {
 	lanes, widest := 0, 0
 	at := make(map[int64]*DrawnNode, len(rows))
 	taken := make(map[int64]bool) // lanes that continue already, by the node they come from
 	v.Nodes = make([]DrawnNode, len(rows))
-	for i, n := range rows {
-		d := &v.Nodes[i]
-		*d = DrawnNode{TreeNode: n, Name: "n" + strconv.FormatInt(n.Number, 10), Short: Shorten(cmp.Or(n.Label, n.Text)), On: t.on[n.Number], Shown: n.Number == t.shown}
+	for i, place := range rows {
+		n, d := t.nodes[place], &v.Nodes[i]
+		*d = DrawnNode{TreeNode: n, Name: n.name(), Short: Shorten(cmp.Or(n.Label, n.Text)), On: t.on[n.Number], Shown: n.Number == t.shown}
 		at[n.Number] = d
 		above, skipped := t.above(n, at)
 		d.Skipped = skipped
@@ -191,7 +223,6 @@ func (t *drawing) draw(all bool) *TreeView {
 	}
 	v.Width = treeEdge + lanes*laneWidth + int(float64(widest)*charWidth)
 	v.Height = 2*treeEdge + (len(rows)-1)*rowHeight
-	return v
 }
 
 // above is the nearest drawn node on the way to the root, and how many are

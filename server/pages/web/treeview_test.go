@@ -1,6 +1,19 @@
 package web
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
+
+// wholeTree is a picture of a tree of which everything is known.
+func wholeTree(t *testing.T, nodes []TreeNode, shown int64, all bool, skipped int) *TreeView {
+	t.Helper()
+	v, err := DrawTree(nodes, shown, all, skipped, func([]int) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
 
 func TestATreeShowsWhatTellsAndFoldsWhatDoesNot(t *testing.T) {
 	var nodes []TreeNode
@@ -9,7 +22,7 @@ func TestATreeShowsWhatTellsAndFoldsWhatDoesNot(t *testing.T) {
 	}
 	nodes[20].Label = "halfway"
 	nodes = append(nodes, TreeNode{Number: 50, Parent: 30}, TreeNode{Number: 51, Parent: 50, Current: true})
-	v := DrawTree(nodes, -1, false, 0)
+	v := wholeTree(t, nodes, -1, false, 0)
 	var names []string
 	for _, n := range v.Nodes {
 		names = append(names, n.Name)
@@ -32,7 +45,7 @@ func TestATreeShowsWhatTellsAndFoldsWhatDoesNot(t *testing.T) {
 	if n := v.Nodes[6]; !n.Shown || !n.On || n.X == v.Nodes[0].X {
 		t.Errorf("n51 is the end of the branch that is shown, in a lane of its own: %+v", n)
 	}
-	if shown := DrawTree(nodes, 49, false, 0); !shown.Nodes[4].Shown || shown.Nodes[6].Shown {
+	if shown := wholeTree(t, nodes, 49, false, 0); !shown.Nodes[4].Shown || shown.Nodes[6].Shown {
 		t.Error("the node that was asked for is not the one that is shown")
 	}
 }
@@ -42,15 +55,57 @@ func TestALargeTreeIsCutUnlessAllIsAskedFor(t *testing.T) {
 	for n := int64(1); n <= 500; n++ {
 		nodes = append(nodes, TreeNode{Number: n, Parent: 0})
 	}
-	if v := DrawTree(nodes, -1, false, 0); len(v.Nodes) != maxDrawn || v.Cut != 501-maxDrawn || v.Total != 501 {
+	if v := wholeTree(t, nodes, -1, false, 0); len(v.Nodes) != maxDrawn || v.Cut != 501-maxDrawn || v.Total != 501 {
 		t.Errorf("%d drawn, %d cut of %d", len(v.Nodes), v.Cut, v.Total)
 	}
-	if v := DrawTree(nodes, -1, true, 0); len(v.Nodes) != 501 || v.Cut != 0 {
+	if v := wholeTree(t, nodes, -1, true, 0); len(v.Nodes) != 501 || v.Cut != 0 {
 		t.Errorf("all: %d drawn, %d cut", len(v.Nodes), v.Cut)
 	}
 	// A circle of parents ends.
-	DrawTree([]TreeNode{{Number: 1, Parent: 2}, {Number: 2, Parent: 1}}, 1, true, 0)
-	if v := DrawTree(nil, -1, true, 0); len(v.Nodes) != 0 {
+	wholeTree(t, []TreeNode{{Number: 1, Parent: 2}, {Number: 2, Parent: 1}}, 1, true, 0)
+	if v := wholeTree(t, nil, -1, true, 0); len(v.Nodes) != 0 {
 		t.Errorf("nothing: %+v", v)
 	}
+}
+
+// Only what is shown is described, and what a turn put out is listed with it.
+func TestOnlyWhatIsShownOfATreeIsDescribed(t *testing.T) {
+	var nodes []TreeNode
+	for n := range int64(1000) {
+		nodes = append(nodes, TreeNode{Number: n, Parent: n - 1})
+	}
+	nodes[999].Current = true
+	for skipped, first := range map[int]int{0: 800, 300: 500, 5000: 0} {
+		var described []int
+		v, err := DrawTree(nodes, -1, false, skipped, func(places []int) error {
+			described = places
+			for _, i := range places {
+				nodes[i].Text, nodes[i].Rest = nodes[i].name(), i == first+10
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []int{0, 999} // the ends of the picture
+		for i := range maxOutline {
+			want = append(want, first+i)
+		}
+		if !slices.Equal(described, want) {
+			t.Errorf("described are %v", described)
+		}
+		if v.Branched || len(v.Outline) != maxOutline-1 || v.Outline[0].Text != nodes[first].name() || v.Outline[10].Text != nodes[first+11].name() {
+			t.Errorf("listed are %+v", v.Outline)
+		}
+		if v.Earlier.count() != first || v.Later.count() != 1000-maxOutline-first {
+			t.Errorf("%d turns before, %d behind", v.Earlier.count(), v.Later.count())
+		}
+	}
+}
+
+func (l *OutlineLink) count() int {
+	if l == nil {
+		return 0
+	}
+	return l.Turns
 }
