@@ -19,7 +19,7 @@ import (
 const (
 	// paneRows is how many sessions come at once into the list beside the one that is
 	// read, and paneMost how many of those that are there are read anew when one changes.
-	paneRows = 60
+	paneRows = 30
 	paneMost = 600
 	// namesRead is how many of the newest sessions are looked through for a name; what
 	// is older is found by the search, which knows titles, too.

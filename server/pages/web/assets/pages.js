@@ -295,7 +295,7 @@
     // The page is a window on the session: what is far from the view is taken
     // out, and a button that gets it back when it comes near stands in its place.
     // What was unfolded there, and where the focus was, is remembered.
-    const mostNodes = 1600, keptNodes = 1300;
+    const mostNodes = 1000, keptNodes = 700;
     const stowed = new WeakMap(), unfolded = new Map(), ranges = new WeakMap();
     let missed = 0, focused = null;
     const parts = () => [...entries.children].filter((c) => !c.matches(".older, .newer"));
@@ -383,9 +383,10 @@
       if (from > all.length - 1 - to) { above(); if (total > mostNodes) below(); } else { below(); if (total > mostNodes) above(); }
     };
 
-    // What comes near is got before it is seen. It comes in by slices, what is
-    // nearest first, so that no frame has much to lay out.
-    const sliceNodes = 120, again = 3000;
+    // What comes near is got before it is seen. Much comes in by slices, what is nearest
+    // first, so that no frame has too much to lay out; but each frame that changes the list
+    // costs as much as the laying out of some 300 nodes, so they are no thinner.
+    const sliceNodes = 600, again = 3000;
     const frame = () => new Promise(requestAnimationFrame);
     const near = new IntersectionObserver((seen) => { for (const s of seen) if (s.isIntersecting && s.target.isConnected) { near.unobserve(s.target); get(s.target); } }, { rootMargin: "600px 0px" });
     signal.addEventListener("abort", () => near.disconnect());
