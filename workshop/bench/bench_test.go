@@ -110,7 +110,7 @@ func TestPagesAreBothPartsOfThem(t *testing.T) {
 	}
 }
 
-func TestAPageThatGetsNoFrameAnyMoreSaysSo(t *testing.T) {
+func TestAPageThatGetsNoFrameAnyMoreIsScrolledAnew(t *testing.T) {
 	b, err := openBrowser(t.Context())
 	if err != nil {
 		t.Skip(err)
@@ -118,9 +118,18 @@ func TestAPageThatGetsNoFrameAnyMoreSaysSo(t *testing.T) {
 	defer b.close()
 	defer func(was time.Duration) { noFrame = was }(noFrame)
 	noFrame = time.Second
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	stuck := 2
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprint(w, "<!doctype html><title>stuck</title><div style='height: 9000px'>words</div><script>const frame = requestAnimationFrame; let left = 3; window.requestAnimationFrame = (then) => left-- > 0 ? frame(then) : 0</script>")
+		if q.URL.Path != "/" {
+			http.NotFound(w, q)
+			return
+		}
+		fmt.Fprint(w, "<!doctype html><title>stuck</title><div style='height: 9000px'>words</div>")
+		if stuck > 0 {
+			stuck--
+			fmt.Fprint(w, "<script>const frame = requestAnimationFrame; let left = 3; window.requestAnimationFrame = (then) => left-- > 0 ? frame(then) : 0</script>")
+		}
 	}))
 	defer site.Close()
 	page, err := b.open(t.Context(), site.URL)
@@ -131,6 +140,16 @@ func TestAPageThatGetsNoFrameAnyMoreSaysSo(t *testing.T) {
 	_, err = page.roll(5, "frames.length >= 60")
 	if err == nil || !strings.Contains(err.Error(), noFrames) || !strings.Contains(err.Error(), `"frames":2`) {
 		t.Errorf("error = %v, want that no frames come, after two", err)
+	}
+	said := 0
+	pages := scroller{on: b, say: func(string, ...any) { said++ }}
+	got, _, err := pages.scroll(t.Context(), site.URL, 5, "frames.length >= 60")
+	if err != nil || len(got.Frames) != 60 || pages.anew != 1 || said != 1 {
+		t.Errorf("%d frames, %d× anew, said %d×: %v", len(got.Frames), pages.anew, said, err)
+	}
+	stuck, pages.anew = 2, drawnAnew-1
+	if _, _, err = pages.scroll(t.Context(), site.URL, 5, "frames.length >= 60"); err == nil || !strings.Contains(err.Error(), noFrames) || pages.anew != drawnAnew {
+		t.Errorf("error = %v after %d× anew, want that no frames come after %d×", err, pages.anew, drawnAnew)
 	}
 }
 

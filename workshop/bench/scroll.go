@@ -27,15 +27,54 @@ type rolled struct {
 
 // noFrame is how long a page may get no frame before it counts as stuck: on a busy
 // machine the longest frames take a tenth of a second. A test has less patience.
-var noFrame = 20 * time.Second
+var noFrame = 10 * time.Second
 
-// noFrames is what a page says that the browser draws no more. It was seen now and then,
-// in the second or third minute of scrolling on an idle machine: the main thread of the
-// page slept, no request was open, and no frame was asked of it any more. It did not come
-// again while it was watched for, nine times past 10,000 entries and fifteen past 2,500, so
-// nobody knows yet whose fault it is. Where it comes, what the page looks like is said,
-// and the figures of the other parts are not lost.
+// noFrames is what a page says that the browser draws no more. It comes now and then,
+// after some minutes of scrolling, and is the browser's (seen with headless Chromium 156
+// on two cores, in two traces): a frame waits for tiles to be painted, the thread pool's
+// job that paints them gives way to V8's marking after three of them and is never taken
+// up again. Frames go on being asked for, and none is drawn; the thread of the page
+// sleeps. The page can do nothing about it, so such a repetition is made anew.
 const noFrames = "the browser draws no frames any more"
+
+// drawnAnew is how often a scroller begins anew because of noFrames before it gives up.
+const drawnAnew = 5
+
+// scroller scrolls pages, each in a tab of its own.
+type scroller struct {
+	on   *browser
+	say  func(format string, args ...any)
+	anew int // how often it began anew because the browser had stopped drawing
+}
+
+// scroll scrolls a page until an expression is true, and tells the memory that it has then.
+func (s *scroller) scroll(ctx context.Context, url string, step int, till string) (rolled, int64, error) {
+	for {
+		got, used, err := s.once(ctx, url, step, till)
+		if err == nil || !strings.Contains(err.Error(), noFrames) || s.anew == drawnAnew {
+			return got, used, err
+		}
+		s.anew++
+		s.say("%v; once more, in a new tab", err)
+	}
+}
+
+func (s *scroller) once(ctx context.Context, url string, step int, till string) (got rolled, used int64, err error) {
+	t, err := s.on.open(ctx, url)
+	if err != nil {
+		return got, 0, err
+	}
+	defer t.close()
+	// A script comes once the page is painted; what it does first is no part of scrolling.
+	if _, err := look[bool](t, `new Promise((done) => { const wait = () => { if ((window.htmx || !document.querySelector("script[src]")) && document.readyState === "complete") done(true); else setTimeout(wait, 20); }; wait(); })`); err != nil {
+		return got, 0, err
+	}
+	if got, err = t.roll(step, till); err != nil {
+		return got, 0, err
+	}
+	used, err = s.on.heaviest(ctx)
+	return got, used, err
+}
 
 // roll scrolls a frame at a time until an expression is true. A page that takes very
 // long, or fails, is an error that has what it looks like then.
@@ -100,43 +139,28 @@ func (r *run) scrolling(ctx context.Context) error {
 		frames     int
 		first      = true
 	)
+	pages := scroller{on: on.browser, say: r.say}
 	s, err := r.compareTimes(ctx, min(r.size.reps, scrollReps),
 		contender{session, func() (sample, error) {
-			t, err := on.open(ctx, "/sessions/"+string(on.session))
-			if err != nil {
-				return sample{}, err
-			}
-			defer t.close()
-			// The script comes once the page is painted; what it does first is no part of scrolling.
-			if _, err := look[bool](t, `new Promise((done) => { const wait = () => { if (window.htmx && document.readyState === "complete") done(true); else setTimeout(wait, 20); }; wait(); })`); err != nil {
-				return sample{}, err
-			}
 			past := entries
 			if first { // is not counted: it wakes the server and the browser, which takes no minute
 				first, past = false, max(entries/10, 1)
 			}
-			got, err := t.roll(-wheelPixels, fmt.Sprintf(`document.getElementById("entries").querySelector(":scope > [id^=e]") && +document.getElementById("entries").querySelector(":scope > [id^=e]").id.slice(1) <= %d`, r.size.turned-past))
+			got, used, err := pages.scroll(ctx, "/sessions/"+string(on.session), -wheelPixels, fmt.Sprintf(`document.getElementById("entries").querySelector(":scope > [id^=e]") && +document.getElementById("entries").querySelector(":scope > [id^=e]").id.slice(1) <= %d`, r.size.turned-past))
 			if err != nil {
 				return sample{}, err
 			}
 			most, frames = max(most, got.Nodes), len(got.Frames)
-			used, err := on.heaviest(ctx)
 			memory = append(memory, float64(used))
-			return sampleOfFrames(got.Frames), err
+			return sampleOfFrames(got.Frames), nil
 		}},
 		contender{paragraphs, func() (sample, error) {
-			t, err := on.open(ctx, plain.URL)
+			got, used, err := pages.scroll(ctx, plain.URL, 5, fmt.Sprintf("frames.length >= %d", max(frames, 60)))
 			if err != nil {
 				return sample{}, err
 			}
-			defer t.close()
-			got, err := t.roll(5, fmt.Sprintf("frames.length >= %d", max(frames, 60)))
-			if err != nil {
-				return sample{}, err
-			}
-			used, err := on.heaviest(ctx)
 			bare = append(bare, float64(used))
-			return sampleOfFrames(got.Frames), err
+			return sampleOfFrames(got.Frames), nil
 		}})
 	if err != nil && strings.Contains(err.Error(), noFrames) {
 		r.say("%v", err)
@@ -158,7 +182,11 @@ func (r *run) scrolling(ctx context.Context) error {
 		return "; 99 of 100 within " + duration(s.of(name, func(one sample) float64 { return one.p99 }).median)
 	}
 	r.table.add(row{what: "the longest frame: a page of paragraphs scrolls as long" + ninety(paragraphs), time: s.of(paragraphs, longest)})
-	add(row{what: fmt.Sprintf("the longest frame: %s entries scroll past", short(entries)) + ninety(session), time: s.of(session, longest), against: "the page of paragraphs", ratio: s.ratioOf(session, paragraphs, longest)}, want{timeAtMost: float64(frameAtMost)})
+	anew := ""
+	if pages.anew > 0 {
+		anew = fmt.Sprintf("; %d× anew because the browser had stopped drawing", pages.anew)
+	}
+	add(row{what: fmt.Sprintf("the longest frame: %s entries scroll past", short(entries)) + ninety(session) + anew, time: s.of(session, longest), against: "the page of paragraphs", ratio: s.ratioOf(session, paragraphs, longest)}, want{timeAtMost: float64(frameAtMost)})
 	few := most <= nodesAtMost
 	add(row{what: "nodes of the page meanwhile, at most", value: group(int64(most))}, want{text: "≤ " + group(nodesAtMost), met: &few})
 	if used := spreadOf(memory); used.median > 0 {
