@@ -79,7 +79,6 @@ type listWriter struct {
 	firstRow int64  // block of the first row
 	firstAt  int    // where it begins in it
 	restRows int64  // block of the second
-	open     int64  // block of rows under way
 	rowEnds  []byte // skips
 	lastEnd  int64
 }
@@ -150,12 +149,12 @@ func (l *listWriter) chunk() error {
 		return nil
 	case l.rows == 0 && at <= maxInline:
 		// What may have stood beside its word begins a block.
-		return l.newRows()
+		return l.w.beginRows()
 	}
 	// The chunk that does not fit any more begins the next row.
 	l.row(l.chunks[:at], before)
 	l.chunks = append(l.chunks[:0], l.chunks[len(l.chunks)-size:]...)
-	return l.newRows()
+	return l.w.beginRows()
 }
 
 // rowHead is the most that stands before the chunks of a row.
@@ -169,17 +168,12 @@ func (l *listWriter) space() int {
 	return MaxBlockBytes - len(l.w.rows) - rowHead
 }
 
-func (l *listWriter) newRows() (err error) {
-	l.open, err = l.w.beginRows()
-	return err
-}
-
 // row writes chunks, for which there is space, as a row that ends with a number.
 func (l *listWriter) row(chunks []byte, end int64) {
 	if l.rows++; l.rows == 1 {
-		l.firstRow, l.firstAt = l.open, len(l.w.rows)
+		l.firstRow, l.firstAt = l.w.rowsAt, len(l.w.rows)
 	} else if l.rows == 2 {
-		l.restRows = l.open
+		l.restRows = l.w.rowsAt
 	}
 	l.w.rows = appendUint(l.w.rows, uint64(l.beforeRow+1))
 	l.w.rows = appendUint(l.w.rows, uint64(len(chunks)))
@@ -207,7 +201,7 @@ func (l *listWriter) finish(b []byte) ([]byte, error) {
 		return append(appendUint(b, head), chunks...), nil
 	}
 	if len(l.chunks) > l.space() {
-		if err := l.newRows(); err != nil {
+		if err := l.w.beginRows(); err != nil {
 			return b, err
 		}
 	}
@@ -407,26 +401,59 @@ func (c *chunk) split(at *[chunkLines + 1]uint16) bool {
 		at[line] = uint16(i)
 		n := 1
 		if !c.single(line) {
-			code, size := binary.Uvarint(b[i:])
+			if i == len(b) {
+				return false
+			}
+			code, size := uint64(b[i]), 1
+			if code >= 0x80 {
+				code, size = binary.Uvarint(b[i:])
+			}
 			if size <= 0 || code == 2 || code > MaxBlockBytes {
 				return false
 			}
 			i += size
 			n = max(int(code), 1) - 1
 		}
-		for n > 0 {
+		for len(b)-i >= 8 {
+			// The last byte of each number has no highest bit: those of eight bytes side by side.
+			ends := ^binary.LittleEndian.Uint64(b[i:]) & 0x8080808080808080 >> 7 * 0x0102040810204080 >> 56
+			if n <= 8 && behind[ends][n] <= 8 {
+				i += int(behind[ends][n])
+				n = 0
+				break
+			}
+			n -= bits.OnesCount64(ends)
+			i += 8
+		}
+		for ; n > 0; i++ {
 			if i == len(b) {
 				return false
 			}
 			if b[i] < 0x80 {
 				n--
 			}
-			i++
 		}
 	}
 	at[c.count] = uint16(i)
 	return i == len(b)
 }
+
+// behind says behind how many bytes so many numbers end, by which of eight bytes are the
+// last of a number: 9 where there are not so many.
+var behind = func() (t [256][9]uint8) {
+	for ends := range t {
+		for n := range t[ends] {
+			left, at := n, 0
+			for ; left > 0 && at < 8; at++ {
+				left -= ends >> at & 1
+			}
+			if t[ends][n] = uint8(at); left > 0 {
+				t[ends][n] = 9
+			}
+		}
+	}
+	return t
+}()
 
 // single reports whether line i of the chunk has one place.
 func (c *chunk) single(i int) bool { return c.where[i>>3]&(1<<(i&7)) != 0 }

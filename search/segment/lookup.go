@@ -26,7 +26,7 @@ func (r *Reader) lookup(ctx context.Context, q *Query) (map[tidemark.Term][]list
 			add(s.Term)
 		}
 	}
-	for _, group := range append(slices.Clone(q.All), q.None) {
+	for _, group := range append(slices.Clone(q.All), q.None, q.Mark) {
 		for _, t := range group {
 			add(t)
 		}

@@ -59,6 +59,90 @@ func TestAPhraseThatStandsNowhereIsNotLookedForInAllLines(t *testing.T) {
 	}
 }
 
+// A word of each line leads to none: it is looked up where the rest of a phrase stands,
+// also where words with one beginning are the rest.
+func TestAWordOfEachLineIsLookedUpWhereTheRestOfAPhraseStands(t *testing.T) {
+	var docs []doc
+	for i := range 60_000 {
+		d := doc{Line: segment.Line{Log: "s", Seq: int64(i) + 1, At: int64(i)}, words: []string{"ebb", "flow", "ebb", "ebb"}}
+		if i%20 == 0 {
+			d.words = append(d.words, "x", "neap", fmt.Sprintf("x%d", i%100))
+		}
+		if i%9 == 0 {
+			d.words = append(d.words, fmt.Sprintf("tide%d", i%5))
+		}
+		docs = append(docs, d)
+	}
+	for i := range 30 {
+		docs[i*20].words = append(docs[i*20].words, "ebb", "neap", fmt.Sprintf("tide%d", i%3))
+	}
+	asked := 0
+	b := build(t, docs)
+	r := counted(t, b, &asked)
+	if _, _, err := r.Count(t.Context(), segment.Query{All: [][]tidemark.Term{{{Word: "ebb"}}}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	all := asked
+	of := steps("ebb", "neap", "tide")
+	of[2].Term.Prefix = true
+	q := segment.Query{Phrases: [][]tidemark.Step{of}}
+	asked = 0
+	found, _ := verified(t, docs, q, segment.Search(t.Context(), []*segment.Reader{r}, q))
+	if diff := cmp.Diff(naive(docs, q), found); diff != "" || len(found) != 30 {
+		t.Errorf("%d lines (-want +got):\n%s", len(found), diff)
+	}
+	if asked > all/2 {
+		t.Errorf("%d blocks of %d were read, where the list of the word has %d", asked, len(b), all)
+	}
+}
+
+// Thousands of words that begin alike are not looked through for a few lines.
+func TestFewLinesAreOpenedInsteadOfLookedUpInManyLists(t *testing.T) {
+	var docs []doc
+	for i := range 40_000 {
+		d := doc{Line: segment.Line{Log: "s", Seq: int64(i) + 1, At: int64(i)}, words: []string{fmt.Sprintf("w%d", i%400), fmt.Sprintf("w%d", i%173)}}
+		if i%4000 == 17 {
+			d.words = append(d.words, "neap", fmt.Sprintf("w%d", i%7))
+		}
+		docs = append(docs, d)
+	}
+	asked := 0
+	b := build(t, docs)
+	r := counted(t, b, &asked)
+	of := steps("neap", "w")
+	of[1].Term.Prefix = true
+	q := segment.Query{Phrases: [][]tidemark.Step{of}}
+	asked = 0
+	found, opened := verified(t, docs, q, segment.Search(t.Context(), []*segment.Reader{r}, q))
+	if diff := cmp.Diff(naive(docs, q), found); diff != "" || len(found) != 10 {
+		t.Errorf("%d lines (-want +got):\n%s", len(found), diff)
+	}
+	if opened != 10 || asked > 60 {
+		t.Errorf("%d lines were opened and %d blocks of %d were read", opened, asked, len(b))
+	}
+}
+
+// The first list of a pair may begin in a block that a word has begun.
+func TestLongListsOfPairsAreReadWhereverTheyBegin(t *testing.T) {
+	defer segment.PairsFrom(1000, 1<<20)()
+	for n := 6000; n < 12_000; n += 611 {
+		var docs []doc
+		for i := range n {
+			docs = append(docs, doc{Line: segment.Line{Log: "s", Seq: int64(i) + 1, At: int64(i)}, words: []string{"ebb", "flow", fmt.Sprintf("w%d", i%3)}})
+		}
+		r := open(t, build(t, docs))
+		if err := r.Verify(t.Context()); err != nil {
+			t.Errorf("%d lines: %v", n, err)
+		}
+		for _, of := range [][]tidemark.Step{steps("ebb", "flow"), steps("flow", "w1"), steps("ebb", "flow", "w2")} {
+			q := segment.Query{Phrases: [][]tidemark.Step{of}}
+			if found, _, err := r.Count(t.Context(), q, 0); err != nil || found != len(naive(docs, q)) {
+				t.Errorf("%v in %d lines: %d, %v", of, n, found, err)
+			}
+		}
+	}
+}
+
 // Where a rare word leads through the list of a frequent one, the rows that it leads to
 // are asked for together: far away each call is a round trip.
 func TestRowsThatAreLedToAreReadTogether(t *testing.T) {

@@ -16,10 +16,12 @@ type candidate struct {
 // phrase is words that stand at certain places. A narrow step is one word, and
 // looked at line by line. A wide step is one of several words, those with some
 // beginning, and there may be thousands of them: these are looked at one after
-// the other, for many lines at a time.
+// the other, for many lines at a time. What stands in the fewest lines comes first,
+// since most of these do not have it at the right place.
 type phrase struct {
 	narrow []narrowStep
 	wide   []wideStep
+	late   []narrowStep // looked at behind the wide steps
 	places []uint32
 	starts []int64
 }
@@ -29,12 +31,13 @@ type narrowStep struct {
 	w  *walker
 }
 
-// begins finds out where the phrase may begin in a line, by its narrow steps:
-// false when nowhere.
-func (p *phrase) begins(ctx context.Context, c *candidate) (bool, error) {
-	known := false
-	for i := range p.narrow {
-		step := &p.narrow[i]
+// begins finds out where the phrase, which is number at of the query, may begin in a
+// line, by some narrow steps: false when nowhere.
+func (p *phrase) begins(ctx context.Context, c *candidate, at int, steps []narrowStep) (bool, error) {
+	known := c.starts[at] != nil
+	p.starts = append(p.starts[:0], c.starts[at]...)
+	for i := range steps {
+		step := &steps[i]
 		n, err := step.w.seek(ctx, c.number)
 		if err != nil || n != c.number {
 			return false, err
@@ -59,13 +62,8 @@ func (p *phrase) begins(ctx context.Context, c *candidate) (bool, error) {
 			return false, nil
 		}
 	}
-	switch {
-	case len(p.wide) == 0:
-		c.starts = append(c.starts, nil)
-	case known:
-		c.starts = append(c.starts, slices.Clone(p.starts))
-	default:
-		c.starts = append(c.starts, nil)
+	if known && len(p.wide) > 0 {
+		c.starts[at] = slices.Clone(p.starts)
 	}
 	return true, nil
 }
@@ -87,6 +85,7 @@ func keep(starts []int64, places []uint32, at int64) []int64 {
 
 type wideStep struct {
 	at    int64
+	count int       // lines of all of them
 	short []list    // beside their words
 	long  []*walker // in rows
 
@@ -96,7 +95,7 @@ type wideStep struct {
 }
 
 func (r *Reader) wideStep(at int64, lists []list) wideStep {
-	s := wideStep{at: at}
+	s := wideStep{at: at, count: countOf(lists)}
 	for _, l := range lists {
 		if l.rows > 0 {
 			s.long = append(s.long, r.walk(l))
@@ -105,6 +104,27 @@ func (r *Reader) wideStep(at int64, lists []list) wideStep {
 		}
 	}
 	return s
+}
+
+// lineCost is about how many blocks are read in the time in which somebody opens a line.
+const lineCost = 16
+
+// shortLists is about how many short lists are gone through in the time of reading a
+// block.
+const shortLists = 8
+
+// costs returns about how many blocks it is worth to look at a window by the lists. Of
+// thousands of words that begin alike it may be more than to open the lines.
+func (s *wideStep) costs(window []candidate, lines int64) int {
+	if len(window) == 0 {
+		return 0
+	}
+	span := window[0].number - window[len(window)-1].number + 1
+	cost := len(s.short) / shortLists
+	for _, w := range s.long {
+		cost += int(min(int64(len(window)), w.l.rows*span/lines+1))
+	}
+	return cost
 }
 
 // decide finds out in which lines of a window phrase number p has one of the
@@ -118,19 +138,8 @@ func (s *wideStep) decide(ctx context.Context, r *Reader, window []candidate, p 
 		}
 	}
 	for _, w := range s.long {
-		for i := range window {
-			n, err := w.seek(ctx, window[i].number)
-			if err != nil {
-				return err
-			}
-			if n != window[i].number {
-				continue
-			}
-			var known bool
-			if s.places, known, err = w.places(s.places[:0]); err != nil {
-				return err
-			}
-			s.meet(window, i, p, known)
+		if err := s.lookAlong(ctx, r, w, window, p, inside); err != nil {
+			return err
 		}
 	}
 	for i := range window {
@@ -142,6 +151,51 @@ func (s *wideStep) decide(ctx context.Context, r *Reader, window []candidate, p 
 		window[i].starts[p] = append(make([]int64, 0, len(s.found[i])), slices.Compact(s.found[i])...)
 	}
 	return nil
+}
+
+// lookAlong goes through a long list and the window side by side, by the numbers of that
+// which has fewer.
+func (s *wideStep) lookAlong(ctx context.Context, r *Reader, w *walker, window []candidate, p int, inside *marks) error {
+	at := func(i int) (err error) {
+		var known bool
+		if s.places, known, err = w.places(s.places[:0]); err == nil {
+			s.meet(window, i, p, known)
+		}
+		return err
+	}
+	newest, oldest := window[0].number, window[len(window)-1].number
+	if int64(w.size())*(newest-oldest+1)/r.lines < int64(len(window)) {
+		for target := newest; target >= oldest; target-- {
+			n, err := w.seek(ctx, target)
+			if err != nil || n < oldest {
+				return err
+			}
+			if target = n; !inside.has(uint32(n)) {
+				continue
+			}
+			if err := at(indexIn(window, n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i := range window {
+		n, err := w.seek(ctx, window[i].number)
+		if err != nil {
+			return err
+		}
+		if n == window[i].number {
+			if err := at(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// indexIn returns where a number is in a window, which is newest first.
+func indexIn(window []candidate, n int64) int {
+	return sort.Search(len(window), func(k int) bool { return window[k].number <= n })
 }
 
 // lookAt goes through a short list.
@@ -163,8 +217,7 @@ func (s *wideStep) lookAt(r *Reader, l *list, window []candidate, p int, inside 
 			if !inside.has(n) {
 				continue
 			}
-			// The window is newest first.
-			at := sort.Search(len(window), func(k int) bool { return window[k].number <= int64(n) })
+			at := indexIn(window, int64(n))
 			known := l.places
 			if known && !split && !c.split(&starts) {
 				return corrupt(0, "places that cannot be read")

@@ -18,15 +18,20 @@ type Query struct {
 	None    []tidemark.Term
 	Phrases [][]tidemark.Step
 
+	// Mark are terms of which each hit tells whether its line has one of them.
+	Mark []tidemark.Term
+
 	Before *Line // only lines before it, in the order of Line.Compare
 	Since  int64 // only lines of that time, as in Line.At, or later; 0: all
 }
 
-// Hit is a line that was found. Unless it is Sure, the places of some word of a
-// phrase are not kept, and only the line itself can tell whether it has the phrase.
+// Hit is a line that was found. Unless it is Sure, only the line itself can tell whether
+// it has the phrase: the places of some word are not kept, or so many words may end the
+// phrase that to look at the line is quicker.
 type Hit struct {
 	Line
-	Sure bool
+	Sure   bool
+	Marked bool // it has a term of Query.Mark
 }
 
 // Together calls do with 0 to n-1 and returns when all calls have returned. They may

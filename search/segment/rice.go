@@ -82,10 +82,15 @@ func readRice(b []byte, numbers []uint32, before, lines int64) (last int64, ok b
 	}
 	k := uint(b[0])
 	b = b[1:]
+	last = before
+	i, used := 0, uint(0) // bits of b
+	if k == 0 {
+		i, last = readUnary(b, numbers, before, lines)
+		b, used = b[(last-before)>>3:], uint(last-before)&7
+	}
 	var acc uint64
 	var have uint
-	last = before
-	for i := range numbers {
+	for i < len(numbers) {
 		if len(b) >= 8 {
 			acc |= binary.LittleEndian.Uint64(b) << have
 			b = b[(63-have)>>3:]
@@ -96,22 +101,54 @@ func readRice(b []byte, numbers []uint32, before, lines int64) (last int64, ok b
 				b = b[1:]
 			}
 		}
-		q := uint(bits.TrailingZeros64(^acc))
-		var v uint64
-		var used uint
-		if q < riceFar {
-			v = uint64(q)<<k | acc>>(q+1)&(1<<k-1)
-			used = q + 1 + k
-		} else {
-			v = acc >> riceFar & (1<<riceBits - 1)
-			used = riceFar + riceBits
-		}
-		if last += int64(v) + 1; used > have || last >= lines {
+		if used > have {
 			return 0, false
 		}
 		acc >>= used
 		have -= used
-		numbers[i] = uint32(last)
+		used = 0
+		first := i
+		for i < len(numbers) {
+			q := uint(bits.TrailingZeros64(^acc))
+			v, size := uint64(q)<<k|acc>>(q+1)&(1<<k-1), q+1+k
+			if q >= riceFar {
+				v, size = acc>>riceFar&(1<<riceBits-1), riceFar+riceBits
+			}
+			if size > have {
+				break
+			}
+			if last += int64(v) + 1; last >= lines {
+				return 0, false
+			}
+			acc >>= size
+			have -= size
+			numbers[i] = uint32(last)
+			i++
+		}
+		if i == first {
+			return 0, false
+		}
+	}
+	if used > 0 && len(b) > 0 { // all was unary, and a byte is begun
+		acc, b = uint64(b[0])>>used, b[1:]
 	}
 	return last, len(b) == 0 && have < 8 && acc == 0
+}
+
+// readUnary decodes numbers without remainders, which most lines have: a bit for each
+// line, that is 0 where it is one of them. It ends where a far one comes, or what does
+// not fit, and returns how many it has.
+func readUnary(b []byte, numbers []uint32, before, lines int64) (n int, last int64) {
+	last = before
+	for at := before + 1; len(b) >= 8; at, b = at+64, b[8:] {
+		for zeros := ^binary.LittleEndian.Uint64(b); zeros != 0; zeros &= zeros - 1 {
+			number := at + int64(bits.TrailingZeros64(zeros))
+			if n == len(numbers) || number-last > riceFar || number >= lines {
+				return n, last
+			}
+			numbers[n], last = uint32(number), number
+			n++
+		}
+	}
+	return n, last
 }

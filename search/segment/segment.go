@@ -89,6 +89,7 @@ type writer struct {
 	emit    Emit
 	blocks  int64
 	rows    []byte // the block of rows under way, nil: none
+	rowsAt  int64  // its number
 	waiting [][]byte
 }
 
@@ -110,13 +111,13 @@ func (w *writer) put(block []byte) (number int64, err error) {
 }
 
 // beginRows gives the next block of rows its number.
-func (w *writer) beginRows() (number int64, err error) {
+func (w *writer) beginRows() error {
 	if err := w.endRows(); err != nil {
-		return 0, err
+		return err
 	}
 	w.blocks++
-	w.rows = append(make([]byte, 0, MaxBlockBytes), rowBlock)
-	return w.blocks, nil
+	w.rows, w.rowsAt = append(make([]byte, 0, MaxBlockBytes), rowBlock), w.blocks
+	return nil
 }
 
 // endRows hands out the block of rows under way, and what waits for it.

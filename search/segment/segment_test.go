@@ -150,6 +150,9 @@ func verified(t fataler, docs []doc, q segment.Query, hits iter.Seq2[segment.Hit
 		if err != nil {
 			t.Fatal(err)
 		}
+		if want := slices.ContainsFunc(q.Mark, by[h.Line].has); h.Marked != want {
+			t.Fatalf("%+v is marked: %t, want %t", h.Line, h.Marked, want)
+		}
 		if !h.Sure {
 			opened++
 			if !by[h.Line].matches(q) {
@@ -201,6 +204,7 @@ var someQuery = rapid.Custom(func(t *rapid.T) segment.Query {
 	q := segment.Query{
 		All:   rapid.SliceOfN(rapid.SliceOfN(someTerm, 1, 3), 0, 3).Draw(t, "all"),
 		None:  rapid.SliceOfN(someTerm, 0, 2).Draw(t, "none"),
+		Mark:  rapid.SliceOfN(someTerm, 0, 2).Draw(t, "mark"),
 		Since: int64(rapid.SampledFrom([]int{0, 0, 0, 7, 30, 70}).Draw(t, "since")),
 	}
 	if len(q.All) == 0 || rapid.Bool().Draw(t, "phrase") {
@@ -396,6 +400,9 @@ func TestALargeSegmentFindsWhatLookingAtEveryLineFinds(t *testing.T) {
 	}
 	begins := phrase(0, 1, 2)
 	begins[2].Term = tidemark.Term{Word: "w00", Prefix: true}
+	ends := func(first, second int, beginning string) []tidemark.Step {
+		return append(phrase(first, second), tidemark.Step{Term: tidemark.Term{Word: beginning, Prefix: true}, Place: 2})
+	}
 	middle := docs[15_000].Line
 	opened := 0
 	for _, q := range []segment.Query{
@@ -411,7 +418,13 @@ func TestALargeSegmentFindsWhatLookingAtEveryLineFinds(t *testing.T) {
 		{Phrases: [][]tidemark.Step{phrase(2, 0, 1)}, Since: docs[7].At},
 		{Phrases: [][]tidemark.Step{phrase(0, 2500)}},
 		{Phrases: [][]tidemark.Step{phrase(0, 2), phrase(1, 1)}},
-		{Phrases: [][]tidemark.Step{begins}},
+		{Phrases: [][]tidemark.Step{begins}, Mark: []tidemark.Term{{Word: "\x00r:tool"}, word(7)}},
+		{Phrases: [][]tidemark.Step{ends(0, 1, "w")}, All: [][]tidemark.Term{{{Word: "\x00r:tool"}, {Word: "\x00r:user"}}}},
+		{Phrases: [][]tidemark.Step{ends(0, 1, "w03")}, None: []tidemark.Term{{Word: "\x00r:tool"}}},
+		{Phrases: [][]tidemark.Step{ends(0, 40, "w02")}},
+		{Phrases: [][]tidemark.Step{ends(40, 0, "w0")}, Before: &middle},
+		{Phrases: [][]tidemark.Step{ends(0, 700, "w"), phrase(1, 0)}},
+		{Phrases: [][]tidemark.Step{ends(90, 91, "w00")}, Mark: []tidemark.Term{word(0)}},
 		{Phrases: [][]tidemark.Step{{{Term: tidemark.Term{Word: "w", Prefix: true}}}}, All: [][]tidemark.Term{{word(60)}}},
 	} {
 		for _, segments := range [][]*segment.Reader{readers, {whole}} {

@@ -23,6 +23,8 @@ type stream struct {
 	lowest  int64 // the smallest number that may come
 	all     []source
 	none    []source
+	behind  []source // which lines with the phrases have to have, too
+	mark    []source
 	phrases []*phrase
 
 	decided []candidate // whose phrases are looked at, the next first
@@ -57,7 +59,7 @@ func (s *stream) fill(ctx context.Context) error {
 	}
 	s.batch = min(max(2*s.batch, firstBatch), maxBatch)
 	var numbers []uint32
-	var sure []bool
+	var hits []Hit
 	for len(numbers) < s.batch {
 		c, ok, err := s.next(ctx)
 		if err != nil {
@@ -67,7 +69,11 @@ func (s *stream) fill(ctx context.Context) error {
 			s.over = true
 			break
 		}
-		numbers, sure = append(numbers, uint32(c.number)), append(sure, c.sure)
+		marked, err := hasNumber(ctx, s.mark, c.number)
+		if err != nil {
+			return err
+		}
+		numbers, hits = append(numbers, uint32(c.number)), append(hits, Hit{Sure: c.sure, Marked: marked})
 	}
 	lines, err := s.r.Lines(ctx, numbers)
 	if err != nil {
@@ -76,7 +82,8 @@ func (s *stream) fill(ctx context.Context) error {
 	s.ready = s.ready[:0]
 	for i, l := range lines {
 		if s.last = l.At; !s.r.without.has(l.Log, l.Seq) {
-			s.ready = append(s.ready, Hit{l, sure[i]})
+			hits[i].Line = l
+			s.ready = append(s.ready, hits[i])
 		}
 	}
 	return nil
@@ -153,69 +160,24 @@ func (s *stream) leads(ctx context.Context, found map[tidemark.Term][]list) ([][
 	return leads, nil
 }
 
+// often is how many lines a word has at most that leads a phrase: where so many have it
+// that most of the others do, it is looked up in those that have the rest.
+func (s *stream) often() int { return int(s.r.lines / 4) }
+
 // plan makes sources of the words: false when some word that is needed is
 // nowhere.
 func (s *stream) plan(found map[tidemark.Term][]list, leads [][]lead) (bool, error) {
 	inPhrase := make(map[tidemark.Term]bool)
 	for i, steps := range s.q.Phrases {
-		p := &phrase{}
-		fewest := math.MaxInt // lines of a word that leads
-		led := make([]bool, len(steps)+1)
 		for _, st := range steps {
-			lists := found[st.Term]
-			if len(lists) == 0 {
+			if len(found[st.Term]) == 0 {
 				return false, nil
 			}
 			inPhrase[st.Term] = true
-			if len(lists) == 1 {
-				fewest = min(fewest, lists[0].count)
-			} else {
-				p.wide = append(p.wide, s.r.wideStep(int64(st.Place), lists))
-			}
 		}
-		// What stands one behind the other, and words with one beginning, lead to lines
-		// only where the others would lead to more.
-		var more []lead
-		for _, l := range leads[i] {
-			if l.known && len(l.lists) == 0 {
-				return false, nil
-			}
-			if l.known {
-				more = append(more, l)
-			}
+		if ok, err := s.planPhrase(steps, found, leads[i]); err != nil || !ok {
+			return false, err
 		}
-		for _, st := range steps {
-			if lists := found[st.Term]; len(lists) > 1 {
-				more = append(more, lead{lists: lists})
-			}
-		}
-		slices.SortStableFunc(more, func(a, b lead) int { return countOf(a.lists) - countOf(b.lists) })
-		for _, l := range more {
-			if countOf(l.lists) > min(fewest, leadsAlong*countOf(more[0].lists)) {
-				break
-			}
-			src, err := s.r.sources(l.lists)
-			if err != nil {
-				return false, err
-			}
-			s.all = append(s.all, join(src))
-			if l.known {
-				led[l.step], led[l.step+1] = true, true
-			}
-		}
-		// The words of a pair that leads are in its lines: where they stand is looked up
-		// last, the most frequent one in the fewest lines.
-		for j, st := range steps {
-			if lists := found[st.Term]; len(lists) == 1 {
-				w := s.r.walk(lists[0])
-				p.narrow = append(p.narrow, narrowStep{int64(st.Place), w})
-				if !led[j] {
-					s.all = append(s.all, w)
-				}
-			}
-		}
-		slices.SortStableFunc(p.narrow, func(a, b narrowStep) int { return a.w.size() - b.w.size() })
-		s.phrases = append(s.phrases, p)
 	}
 	for _, group := range s.q.All {
 		if len(group) == 1 && inPhrase[group[0]] {
@@ -232,14 +194,23 @@ func (s *stream) plan(found map[tidemark.Term][]list, leads [][]lead) (bool, err
 		if err != nil {
 			return false, err
 		}
-		s.all = append(s.all, join(src))
-	}
-	for _, t := range s.q.None {
-		src, err := s.r.sources(found[t])
-		if err != nil {
-			return false, err
+		if len(s.phrases) > 0 && IsFilter([]byte(group[0].Word)) && countOf(lists) > s.often() {
+			s.behind = append(s.behind, join(src))
+		} else {
+			s.all = append(s.all, join(src))
 		}
-		s.none = append(s.none, src...)
+	}
+	for _, apart := range []struct {
+		terms []tidemark.Term
+		to    *[]source
+	}{{s.q.None, &s.none}, {s.q.Mark, &s.mark}} {
+		for _, t := range apart.terms {
+			src, err := s.r.sources(found[t])
+			if err != nil {
+				return false, err
+			}
+			*apart.to = append(*apart.to, src...)
+		}
 	}
 	slices.SortStableFunc(s.all, func(a, b source) int { return a.size() - b.size() })
 	for _, led := range s.all {
@@ -248,10 +219,80 @@ func (s *stream) plan(found map[tidemark.Term][]list, leads [][]lead) (bool, err
 		}
 	}
 	for _, p := range s.phrases {
-		for _, step := range p.narrow {
+		for _, step := range slices.Concat(p.narrow, p.late) {
 			step.w.follow(s.all[0])
 		}
 	}
+	return true, nil
+}
+
+// planPhrase makes sources of what leads to a phrase, and its steps.
+func (s *stream) planPhrase(steps []tidemark.Step, found map[tidemark.Term][]list, leads []lead) (bool, error) {
+	p := &phrase{}
+	fewest := math.MaxInt // lines of a word
+	var more []lead
+	for _, l := range leads {
+		if l.known && len(l.lists) == 0 {
+			return false, nil
+		}
+		if l.known {
+			more = append(more, l)
+		}
+	}
+	for _, st := range steps {
+		if lists := found[st.Term]; len(lists) == 1 {
+			fewest = min(fewest, lists[0].count)
+		} else {
+			p.wide = append(p.wide, s.r.wideStep(int64(st.Place), lists))
+			more = append(more, lead{lists: lists})
+		}
+	}
+	// What stands one behind the other leads where the words would lead to more lines;
+	// words with one beginning also where they are not many more, because to look at
+	// them in a line takes longest.
+	slices.SortStableFunc(more, func(a, b lead) int { return countOf(a.lists) - countOf(b.lists) })
+	led, leading, wideFirst := make([]bool, len(steps)+1), fewest <= s.often(), false
+	for _, l := range more {
+		n := countOf(l.lists)
+		if n > leadsAlong*countOf(more[0].lists) || n > fewest && (l.known || n > s.often() || n/leadsAlong > fewest) {
+			continue
+		}
+		src, err := s.r.sources(l.lists)
+		if err != nil {
+			return false, err
+		}
+		s.all, leading = append(s.all, join(src)), true
+		if l.known {
+			led[l.step], led[l.step+1] = true, true
+		} else {
+			wideFirst = true
+		}
+	}
+	// The words of a pair that leads are in its lines: where they stand is looked up
+	// last, the most frequent one in the fewest lines.
+	for i, st := range steps {
+		lists := found[st.Term]
+		if len(lists) != 1 {
+			continue
+		}
+		w := s.r.walk(lists[0])
+		first := !led[i] && (!leading || w.size() <= s.often())
+		if first {
+			s.all = append(s.all, w)
+		}
+		if !wideFirst || w.size() <= p.wide[0].count {
+			p.narrow = append(p.narrow, narrowStep{int64(st.Place), w})
+			continue
+		}
+		if first { // which goes ahead of the lines that are looked at
+			w = s.r.walk(lists[0])
+		}
+		p.late = append(p.late, narrowStep{int64(st.Place), w})
+	}
+	for _, steps := range [][]narrowStep{p.narrow, p.late} {
+		slices.SortStableFunc(steps, func(a, b narrowStep) int { return a.w.size() - b.w.size() })
+	}
+	s.phrases = append(s.phrases, p)
 	return true, nil
 }
 
@@ -276,7 +317,7 @@ func join(sources []source) source {
 // words that a phrase may end with are looked at.
 const (
 	firstWindow = 32
-	maxWindow   = 1024
+	maxWindow   = 4096
 )
 
 // next returns the next line that matches: false at the end.
@@ -285,6 +326,12 @@ func (s *stream) next(ctx context.Context) (candidate, bool, error) {
 		if len(s.decided) > 0 {
 			c := s.decided[0]
 			s.decided = s.decided[1:]
+			if ok, err := hasAll(ctx, s.behind, c.number); err != nil || !ok {
+				if err != nil {
+					return candidate{}, false, err
+				}
+				continue
+			}
 			return c, true, nil
 		}
 		size := 1
@@ -315,6 +362,12 @@ func (s *stream) next(ctx context.Context) (candidate, bool, error) {
 func (s *stream) decide(ctx context.Context) error {
 	for i, p := range s.phrases {
 		for j := range p.wide {
+			if p.wide[j].costs(s.window, s.r.lines) > lineCost*len(s.window) {
+				for k := range s.window {
+					s.window[k].sure = false
+				}
+				continue
+			}
 			if s.inside == nil {
 				s.inside = newMarks(s.r.lines)
 			}
@@ -330,6 +383,20 @@ func (s *stream) decide(ctx context.Context) error {
 			}
 			s.window = slices.DeleteFunc(s.window, func(c candidate) bool { return c.starts[i] != nil && len(c.starts[i]) == 0 })
 		}
+		if len(p.late) == 0 {
+			continue
+		}
+		left := s.window[:0]
+		for k := range s.window {
+			match, err := p.begins(ctx, &s.window[k], i, p.late)
+			if err != nil {
+				return err
+			}
+			if match {
+				left = append(left, s.window[k])
+			}
+		}
+		s.window = left
 	}
 	s.decided = s.window
 	return nil
@@ -355,10 +422,10 @@ func (s *stream) candidate(ctx context.Context) (candidate, bool, error) {
 		if excluded {
 			continue
 		}
-		c := candidate{number: n, sure: true}
+		c := candidate{number: n, sure: true, starts: make([][]int64, len(s.phrases))}
 		match := true
-		for _, p := range s.phrases {
-			if match, err = p.begins(ctx, &c); err != nil {
+		for i, p := range s.phrases {
+			if match, err = p.begins(ctx, &c, i, p.narrow); err != nil {
 				return candidate{}, false, err
 			}
 			if !match {
@@ -390,6 +457,17 @@ func (s *stream) agreed(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
+// hasAll reports whether all sources have a number.
+func hasAll(ctx context.Context, sources []source, n int64) (bool, error) {
+	for _, s := range sources {
+		if m, err := s.seek(ctx, n); err != nil || m != n {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// hasNumber reports whether one of some sources has a number.
 func hasNumber(ctx context.Context, sources []source, n int64) (bool, error) {
 	for _, s := range sources {
 		if m, err := s.seek(ctx, n); err != nil || m == n {

@@ -289,6 +289,8 @@ type union struct {
 }
 
 func newUnion(of []source) *union {
+	// One that has most is most likely to have a line.
+	slices.SortStableFunc(of, func(a, b source) int { return b.size() - a.size() })
 	u := &union{of: of, at: make([]int64, len(of))}
 	for i := range u.at {
 		u.at[i] = MaxLines
@@ -323,7 +325,9 @@ func (u *union) seek(ctx context.Context, target int64) (int64, error) {
 			}
 			u.at[i] = n
 		}
-		best = max(best, u.at[i])
+		if best = max(best, u.at[i]); best == target {
+			break // the others are asked when it matters
+		}
 	}
 	return best, nil
 }
