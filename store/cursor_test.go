@@ -10,7 +10,7 @@ import (
 
 func FuzzCursor(f *testing.F) {
 	q := Question{Text: "tide", Since: time.UnixMicro(7), PerSession: 3}
-	at := place{rankSaid, spot{time.UnixMicro(1_700_000_000_000_001).UTC(), tidemark.Key{Kind: kindSession, ID: "s"}, 12, "ada"}}
+	at := place{rankSaid, spot{At: time.UnixMicro(1_700_000_000_000_001).UTC(), Log: tidemark.Key{Kind: kindSession, ID: "s"}, Seq: 12, Owner: "ada"}}
 	f.Add(q.cursor(at, nil))
 	f.Add(q.cursor(at, []string{shown("one"), shown("two")}))
 	f.Add("")

@@ -19,6 +19,8 @@ type spot struct {
 	Log   tidemark.Key
 	Seq   int64
 	Owner string // of the log, when that is not the principal
+
+	marked bool // it has a word of looking.Mark, while a search looks for these
 }
 
 // compare is positive when s is the newer one. Lines of one instant are ordered
@@ -34,21 +36,28 @@ type looking struct {
 	None []tidemark.Term
 	// Phrases are words that stand together.
 	Phrases [][]tidemark.Step
-	Before  *spot     // only lines behind it in the order of spots; nil: from the newest on
-	Since   time.Time // none that are older
+	Mark    []tidemark.Term // spots with one of them are marked
+	Before  *spot           // only lines behind it in the order of spots; nil: from the newest on
+	Since   time.Time       // none that are older
 }
 
 // find asks the index for the lines that may hold hits of a rank: by the words of
 // the question, the filters that the index has words for, and kinds of lines.
 func (h *hunt) find(ctx context.Context, index *finder, r rank, kinds, not []string) iter.Seq2[spot, error] {
-	l := looking{All: slices.Clone(h.q.All), None: filterTerms(filterRole, not...), Phrases: h.q.Phrases, Since: h.q.Since}
+	var before *spot
+	if h.from.rank == r && h.from.spot.Seq > 0 {
+		before = &h.from.spot
+	}
+	return h.findBehind(ctx, index, r, kinds, not, nil, before)
+}
+
+// findBehind is find behind a spot; those of kinds to mark are marked.
+func (h *hunt) findBehind(ctx context.Context, index *finder, r rank, kinds, not, mark []string, before *spot) iter.Seq2[spot, error] {
+	l := looking{All: slices.Clone(h.q.All), None: filterTerms(filterRole, not...), Phrases: h.q.Phrases, Mark: filterTerms(filterRole, mark...), Before: before, Since: h.q.Since}
 	for _, terms := range [][]tidemark.Term{filterTerms(filterRole, kinds...), filterTerms(filterAgent, h.q.Agent), filterTerms(filterProject, h.places...)} {
 		if len(terms) > 0 {
 			l.All = append(l.All, terms)
 		}
-	}
-	if h.from.rank == r && h.from.spot.Seq > 0 {
-		l.Before = &h.from.spot
 	}
 	if r == rankTitle || len(h.q.None) == 0 {
 		return index.find(ctx, l)
@@ -94,6 +103,75 @@ func merge(a, b iter.Seq2[spot, error]) iter.Seq2[spot, error] {
 		}
 		for more && yield(other, err) && err == nil {
 			other, err, more = next()
+		}
+	}
+}
+
+// twoRanks is what was said and what is of rankOther, found by one search: to find out
+// which lines have a phrase takes longest, and would be done for each rank.
+type twoRanks struct {
+	next func() (spot, error, bool)
+	stop func()
+	find func(r rank, before *spot) iter.Seq2[spot, error] // by a search of its own
+
+	others []spot // that were met among what was said
+	last   spot   // that was met
+	over   bool
+}
+
+// mostOthers bounds the spots that are kept for later. Where so many come before what is
+// looked for, it is looked for by itself.
+const mostOthers = 4096
+
+// inOneGo reports whether two ranks are worth to be found by one search.
+func (h *hunt) inOneGo() bool {
+	return len(h.q.Phrases) > 0 && (h.q.Role == "" || h.q.Role == RoleAny) && h.from.spot.Seq == 0
+}
+
+func (h *hunt) findTwo(ctx context.Context, index *finder) *twoRanks {
+	t := &twoRanks{find: func(r rank, before *spot) iter.Seq2[spot, error] {
+		in, notIn := h.q.kinds(r)
+		return h.findBehind(ctx, index, r, in, notIn, nil, before)
+	}}
+	t.next, t.stop = iter.Pull2(h.findBehind(ctx, index, rankSaid, nil, contextKinds, saidKinds, nil))
+	return t
+}
+
+// said yields what find(rankSaid) would.
+func (t *twoRanks) said(yield func(spot, error) bool) {
+	for len(t.others) < mostOthers {
+		s, err, ok := t.next()
+		if t.over = !ok; t.over {
+			return
+		}
+		t.last = s
+		s.marked = false
+		if err == nil && !t.last.marked {
+			t.others = append(t.others, s)
+		} else if !yield(s, err) || err != nil {
+			return
+		}
+	}
+	for s, err := range t.find(rankSaid, &t.last) {
+		if !yield(s, err) {
+			return
+		}
+	}
+}
+
+// other yields behind said what find(rankOther) would.
+func (t *twoRanks) other(yield func(spot, error) bool) {
+	for _, s := range t.others {
+		if !yield(s, nil) {
+			return
+		}
+	}
+	if t.over {
+		return
+	}
+	for s, err := range t.find(rankOther, &t.last) {
+		if !yield(s, err) {
+			return
 		}
 	}
 }

@@ -148,7 +148,7 @@ func (f *finder) behind(ctx context.Context) iter.Seq2[lag, error] {
 // find yields the spots of all indexed lines that may match, the newest first,
 // exactly in the order of spots, each once.
 func (f *finder) find(ctx context.Context, l looking) iter.Seq2[spot, error] {
-	q := index.Query{None: segmentTerms(l.None), Phrases: l.Phrases}
+	q := index.Query{None: segmentTerms(l.None), Phrases: l.Phrases, Mark: segmentTerms(l.Mark)}
 	for _, group := range l.All {
 		q.All = append(q.All, segmentTerms(group))
 	}
@@ -186,7 +186,7 @@ func (f *finder) lines(ctx context.Context, view *index.View, q index.Query) ite
 			if err == nil && owner != "" && owner == f.me {
 				continue // it is found in one's own index
 			}
-			if !yield(spot{At: time.UnixMicro(hit.At).UTC(), Log: log, Seq: hit.Seq, Owner: owner}, err) || err != nil {
+			if !yield(spot{At: time.UnixMicro(hit.At).UTC(), Log: log, Seq: hit.Seq, Owner: owner, marked: hit.Marked}, err) || err != nil {
 				return
 			}
 		}

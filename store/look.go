@@ -227,7 +227,7 @@ func (o *opened) lookAtDraft(ctx context.Context, span tidemark.Span) error {
 // line looks at a line: at what it holds, and, at the first of a session, at its
 // title.
 func (o *opened) line(ctx context.Context, l tidemark.Line) error {
-	at := spot{l.At.UTC(), o.log, l.Seq, o.owner}
+	at := spot{At: l.At.UTC(), Log: o.log, Seq: l.Seq, Owner: o.owner}
 	if o.draft {
 		at.Log = draftKey(o.log)
 	}

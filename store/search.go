@@ -252,7 +252,18 @@ func (h *hunt) indexed(ctx context.Context, index *finder) error {
 		h.answer.Behind += left
 		h.answer.Waiting += lag.to - lag.from + 1
 	}
+	var two *twoRanks
+	if h.inOneGo() {
+		two = h.findTwo(ctx, index)
+		defer two.stop()
+	}
 	return h.walkAll(ctx, func(r rank) iter.Seq2[spot, error] {
+		switch {
+		case two != nil && r == rankSaid:
+			return two.said
+		case two != nil && r == rankOther:
+			return two.other
+		}
 		in, notIn := h.q.kinds(r)
 		if r == rankContext && h.q.Role == "" { // messages of users are counted among what was said
 			in = contextKinds

@@ -331,3 +331,43 @@ func TestSearchKeepsToATag(t *testing.T) {
 		same(t, got, []string{"kept@1 fish"})
 	})
 }
+
+// What was said and what tools said are found by one search, unless tools said it so often
+// that what was said is looked for by itself.
+func TestAPhraseIsFoundByRanksHoweverOftenToolsSaidIt(t *testing.T) {
+	for _, tools := range []int{5, 5000} {
+		eachWay(t, func(t *testing.T, s *store.Store) {
+			entries := []tidemark.Entry{user("a quick fish"), assistant("fish, quick"), system("a quick fish"), assistant("the quick fish")}
+			for range tools {
+				entries = append(entries, tidemark.Say(tidemark.Tool, "one quick fish"))
+			}
+			titled(t, s, tidemark.Session{Title: "all quick fish"}, append(entries, tidemark.Entry{Kind: tidemark.KindContext, Blocks: []tidemark.Block{tidemark.Text("quick fish")}}, user("quick fish"))...)
+		}, func(t *testing.T, s *store.Store) {
+			newest := int64(tools) + 4
+			for role, want := range map[string][]int64{"": {0, newest + 2, 4, 1, newest, newest - 1, newest - 2}, "any": {0, newest + 2, 4, 1, newest, newest - 1, newest - 2}, "assistant": {4}} {
+				for _, limit := range []int{2, 3, 7} {
+					q := store.Question{
+						All:     [][]tidemark.Term{{{Word: "quick"}}, {{Word: "fish"}}},
+						Phrases: [][]tidemark.Step{{{Term: tidemark.Term{Word: "quick"}}, {Term: tidemark.Term{Word: "fish"}, Place: 1}}},
+						Match: func(e tidemark.Entry) bool {
+							return strings.Contains(strings.Join(plainWords(e), " ")+" ", "quick fish ")
+						},
+						Role: role, Limit: limit,
+					}
+					var got []int64
+					for more := true; more && len(got) < len(want); {
+						a, err := s.Search(t.Context(), q)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, f := range a.Found {
+							got = append(got, f.Seq)
+						}
+						q.After, more = a.Next, a.Next != ""
+					}
+					same(t, got[:min(len(got), len(want))], want)
+				}
+			}
+		})
+	}
+}
