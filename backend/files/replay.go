@@ -158,9 +158,8 @@ func (b *Backend) isThere(key tidemark.Key, file []byte) (bool, error) {
 	return sound && err == nil && (werr != nil || have.Version == want.Version && have.Batch == want.Batch && have.Sum == want.Sum), nil
 }
 
-// undone returns what is not yet, or no longer, as the journal says. A writer may be at
-// it just now.
-func (b *Backend) undone() (keys []tidemark.Key, err error) {
+// decided returns what the journal says: nil where the store has none.
+func (b *Backend) decided() (*outcome, error) {
 	if b.marked.Load() == nil {
 		return nil, nil
 	}
@@ -168,7 +167,16 @@ func (b *Backend) undone() (keys []tidemark.Key, err error) {
 	if err != nil {
 		return nil, err
 	}
-	o := outcomeOf(all)
+	return outcomeOf(all), nil
+}
+
+// undone returns what is not yet, or no longer, as the journal says. A writer may be at
+// it just now.
+func (b *Backend) undone() (keys []tidemark.Key, err error) {
+	o, err := b.decided()
+	if err != nil || o == nil {
+		return nil, err
+	}
 	for _, key := range inOrderOf(o.records) {
 		if there, err := b.isThere(key, o.records[key]); err != nil {
 			return nil, err
@@ -246,14 +254,10 @@ func (b *Backend) emptyJournal() error {
 // finishJournal carries out what is in the journal, syncs it, and takes the mark of the
 // store away. The caller holds all locks.
 func (b *Backend) finishJournal() (redone []tidemark.Key, err error) {
-	if b.marked.Load() == nil {
-		return nil, nil
-	}
-	all, err := b.entries()
-	if err != nil {
+	o, err := b.decided()
+	if err != nil || o == nil {
 		return nil, err
 	}
-	o := outcomeOf(all)
 	if redone, err = b.replay(o); err != nil {
 		return nil, err
 	}
