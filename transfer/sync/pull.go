@@ -38,7 +38,7 @@ type puller struct {
 
 // indexRoom is how much memory the index of what is pulled may take before it becomes a
 // segment: blobs are in memory beside it.
-const indexRoom = 5 << 20
+const indexRoom = 6 << 20
 
 // savedSessions is after how many sessions what was read is kept.
 const savedSessions = 500
