@@ -3,6 +3,7 @@ package segment
 import (
 	"encoding/binary"
 	"math/bits"
+	"sync"
 )
 
 // The list of a word says which lines have it, by their numbers, and where in
@@ -397,6 +398,7 @@ func (c *chunk) split(at *[chunkLines + 1]uint16) bool {
 	if len(b) < i {
 		return false
 	}
+	ends := numberEnds()
 	for line := range c.count {
 		at[line] = uint16(i)
 		n := 1
@@ -416,13 +418,13 @@ func (c *chunk) split(at *[chunkLines + 1]uint16) bool {
 		}
 		for len(b)-i >= 8 {
 			// The last byte of each number has no highest bit: those of eight bytes side by side.
-			ends := ^binary.LittleEndian.Uint64(b[i:]) & 0x8080808080808080 >> 7 * 0x0102040810204080 >> 56
-			if n <= 8 && behind[ends][n] <= 8 {
-				i += int(behind[ends][n])
+			last := ^binary.LittleEndian.Uint64(b[i:]) & 0x8080808080808080 >> 7 * 0x0102040810204080 >> 56
+			if n <= 8 && ends[last][n] <= 8 {
+				i += int(ends[last][n])
 				n = 0
 				break
 			}
-			n -= bits.OnesCount64(ends)
+			n -= bits.OnesCount64(last)
 			i += 8
 		}
 		for ; n > 0; i++ {
@@ -438,22 +440,23 @@ func (c *chunk) split(at *[chunkLines + 1]uint16) bool {
 	return i == len(b)
 }
 
-// behind says behind how many bytes so many numbers end, by which of eight bytes are the
-// last of a number: 9 where there are not so many.
-var behind = func() (t [256][9]uint8) {
-	for ends := range t {
-		for n := range t[ends] {
+// numberEnds says behind how many of eight bytes so many numbers end, by which of the
+// bytes are the last of a number: 9 where not so many end there.
+var numberEnds = sync.OnceValue(func() *[256][9]uint8 {
+	var ends [256][9]uint8
+	for last := range ends {
+		for n := range ends[last] {
 			left, at := n, 0
 			for ; left > 0 && at < 8; at++ {
-				left -= ends >> at & 1
+				left -= last >> at & 1
 			}
-			if t[ends][n] = uint8(at); left > 0 {
-				t[ends][n] = 9
+			if ends[last][n] = uint8(at); left > 0 {
+				ends[last][n] = 9
 			}
 		}
 	}
-	return t
-}()
+	return &ends
+})
 
 // single reports whether line i of the chunk has one place.
 func (c *chunk) single(i int) bool { return c.where[i>>3]&(1<<(i&7)) != 0 }

@@ -20,6 +20,13 @@ func steps(words ...string) (of []tidemark.Step) {
 	return of
 }
 
+// ending is steps of which the last is a beginning of words.
+func ending(words ...string) []tidemark.Step {
+	of := steps(words...)
+	of[len(of)-1].Term.Prefix = true
+	return of
+}
+
 // counted is a segment that counts which blocks are read.
 func counted(t *testing.T, b blocks, asked *int) *segment.Reader {
 	t.Helper()
@@ -83,9 +90,7 @@ func TestAWordOfEachLineIsLookedUpWhereTheRestOfAPhraseStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := asked
-	of := steps("ebb", "neap", "tide")
-	of[2].Term.Prefix = true
-	q := segment.Query{Phrases: [][]tidemark.Step{of}}
+	q := segment.Query{Phrases: [][]tidemark.Step{ending("ebb", "neap", "tide")}}
 	asked = 0
 	found, _ := verified(t, docs, q, segment.Search(t.Context(), []*segment.Reader{r}, q))
 	if diff := cmp.Diff(naive(docs, q), found); diff != "" || len(found) != 30 {
@@ -109,9 +114,7 @@ func TestFewLinesAreOpenedInsteadOfLookedUpInManyLists(t *testing.T) {
 	asked := 0
 	b := build(t, docs)
 	r := counted(t, b, &asked)
-	of := steps("neap", "w")
-	of[1].Term.Prefix = true
-	q := segment.Query{Phrases: [][]tidemark.Step{of}}
+	q := segment.Query{Phrases: [][]tidemark.Step{ending("neap", "w")}}
 	asked = 0
 	found, opened := verified(t, docs, q, segment.Search(t.Context(), []*segment.Reader{r}, q))
 	if diff := cmp.Diff(naive(docs, q), found); diff != "" || len(found) != 10 {

@@ -183,10 +183,7 @@ func (s *stream) plan(found map[tidemark.Term][]list, leads [][]lead) (bool, err
 		if len(group) == 1 && inPhrase[group[0]] {
 			continue
 		}
-		var lists []list
-		for _, t := range group {
-			lists = append(lists, found[t]...)
-		}
+		lists := listsOf(found, group)
 		if len(lists) == 0 {
 			return false, nil
 		}
@@ -200,17 +197,12 @@ func (s *stream) plan(found map[tidemark.Term][]list, leads [][]lead) (bool, err
 			s.all = append(s.all, join(src))
 		}
 	}
-	for _, apart := range []struct {
-		terms []tidemark.Term
-		to    *[]source
-	}{{s.q.None, &s.none}, {s.q.Mark, &s.mark}} {
-		for _, t := range apart.terms {
-			src, err := s.r.sources(found[t])
-			if err != nil {
-				return false, err
-			}
-			*apart.to = append(*apart.to, src...)
-		}
+	var err error
+	if s.none, err = s.r.sources(listsOf(found, s.q.None)); err != nil {
+		return false, err
+	}
+	if s.mark, err = s.r.sources(listsOf(found, s.q.Mark)); err != nil {
+		return false, err
 	}
 	slices.SortStableFunc(s.all, func(a, b source) int { return a.size() - b.size() })
 	for _, led := range s.all {
@@ -224,6 +216,14 @@ func (s *stream) plan(found map[tidemark.Term][]list, leads [][]lead) (bool, err
 		}
 	}
 	return true, nil
+}
+
+// listsOf returns the lists of some terms together.
+func listsOf(found map[tidemark.Term][]list, terms []tidemark.Term) (lists []list) {
+	for _, t := range terms {
+		lists = append(lists, found[t]...)
+	}
+	return lists
 }
 
 // planPhrase makes sources of what leads to a phrase, and its steps.
